@@ -13,7 +13,7 @@ use crate::batches::{Batches, CallbackKind, JobEnd};
 use crate::cron::CronTable;
 use crate::custom::{BatchId, CustomMembers, UniqueKey, UniqueUntil};
 use crate::metrics::{JobServerLimit, JobsMetrics};
-use crate::model::{FailureCause, WorkerKills};
+use crate::model::WorkerKills;
 use crate::settings::JobServerLimits;
 use crate::store::error::StoreError;
 use crate::tracks::{Track, TrackState, Tracks};
@@ -120,19 +120,15 @@ impl JobFeatures {
         Self { lock: None, ..self }
     }
 
-    /// Returns the features of a job that has failed, or that an operator killed.
+    /// Returns the features of a job that has failed.
     pub(crate) fn failed(self) -> Self {
         let batch = self.batch.map(|member| BatchMember { has_failed: true, ..member });
         Self { batch, ..self }
     }
 
-    /// Returns the features of a job that failed. The workers of one that is dead because it killed them are
-    /// forgotten: if an operator requeues it, they count anew.
-    pub(crate) fn failed_by(self, cause: FailureCause) -> Self {
-        match cause {
-            FailureCause::Run => self.failed(),
-            FailureCause::WorkerKilled => Self { kills: None, ..self.failed() },
-        }
+    /// Returns the features of a job that is dead. If an operator requeues it, the workers that it kills count anew.
+    pub(crate) fn died(self) -> Self {
+        Self { kills: None, ..self.failed() }
     }
 
     /// Returns the features of a callback's job, which belongs to no batch.

@@ -32,9 +32,9 @@ use crate::model::{
 };
 use crate::settings::JobServerSettings;
 use crate::store::{
-    Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
-    Reserved, Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store, StoreCondition,
-    StoreError,
+    Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, LostWorkers,
+    QueueAction, ReservationMark, Reserved, Restored, Sample, ScanPage, ScanRequest, Selection,
+    Storage, Store, StoreCondition, StoreError,
 };
 use crate::tracks::{Track, TrackUpdate};
 use crate::waiters::Waiters;
@@ -314,12 +314,26 @@ impl Store for MemoryStore {
         outcomes
     }
 
-    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
+    async fn release_until(
+        &self,
+        wid: &Wid,
+        mark: &ReservationMark,
+        end: WorkerEnd,
+    ) -> Result<usize, StoreError> {
         self.inner.check_open()?;
-        let queues = self.inner.state.borrow_mut().release(wid, end, self.inner.clock.now());
+        let (last, now) = (mark.last_in(0), self.inner.clock.now());
+        let queues = self.inner.state.borrow_mut().release(wid, last, end, now);
         self.inner.offer(&queues);
         self.inner.note_due();
         Ok(queues.len())
+    }
+
+    fn reservation_mark(&self) -> ReservationMark {
+        ReservationMark::new([self.inner.state.borrow().last_ticket])
+    }
+
+    fn watch_workers(&self, lost: LostWorkers) {
+        self.inner.state.borrow_mut().lost_workers = lost;
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {

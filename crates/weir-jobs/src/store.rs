@@ -9,6 +9,7 @@ pub(crate) mod error;
 mod object;
 mod parts;
 pub(crate) mod shard_state;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub use error::StoreError;
 pub use object::{AnyStore, LocalBoxFuture, OpenStore, StoreOpenError};
 pub(crate) use parts::store_parts;
 pub use shard_state::ShardState;
+pub use workers::{LostWorkers, ReservationMark};
 
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
@@ -476,7 +478,25 @@ pub trait Store: 'static {
     /// Releases the reservations of a worker that is gone: the jobs return to their positions. Those
     /// that have killed `returns_max` workers within [`KILLS_AGE_MAX`](crate::rules::KILLS_AGE_MAX), this one included, are
     /// dead. Returns the number of reservations.
-    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError>;
+    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
+        self.release_until(wid, &self.reservation_mark(), end).await
+    }
+
+    /// Like [`Store::release`], of the reservations from before the mark only. If a job can't be released now, the others
+    /// are; the error is that of the first one, and another call releases what is left.
+    async fn release_until(
+        &self,
+        wid: &Wid,
+        mark: &ReservationMark,
+        end: WorkerEnd,
+    ) -> Result<usize, StoreError>;
+
+    /// Returns a mark behind all present reservations.
+    fn reservation_mark(&self) -> ReservationMark;
+
+    /// Sets who knows which workers are lost. A job whose reservation expires is released as one of a killed worker if
+    /// that worker is lost.
+    fn watch_workers(&self, lost: LostWorkers);
 
     /// Extends a reservation until `until`; never shortens it. Returns false if there is no such
     /// reservation.

@@ -64,6 +64,11 @@ impl RegisteredWorker {
         }
     }
 
+    /// Returns whether its last connection was cut while it ran, and it has not returned.
+    fn is_lost(&self) -> bool {
+        self.connections.is_empty() && self.end() == WorkerEnd::Killed
+    }
+
     /// Returns how a worker ended that sends no heartbeat. A process that was asked to stop, that said so itself, or
     /// whose last connection ended with END, was not killed by a job. Of one that did not connect since this server
     /// started, nothing is known: it may have ended with the server before.
@@ -74,6 +79,15 @@ impl RegisteredWorker {
             _ => WorkerEnd::Stopped,
         }
     }
+}
+
+/// What a HELLO says about the process that had its wid before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HelloOutcome {
+    /// There was none, or it is the same one, or that is not known.
+    Registered,
+    /// It is another process. The earlier one ended so, and its jobs must be released.
+    Replaced(WorkerEnd),
 }
 
 /// How a connection of a worker ended.
@@ -101,8 +115,8 @@ struct WorkerConnection {
 pub(crate) struct TooManyWorkers;
 
 impl WorkerRegistry {
-    /// Registers a connection after HELLO, as a new worker or for a known one. Returns an error if
-    /// a new worker would exceed `workers_max`.
+    /// Registers a connection after HELLO, as a new worker or for a known one. Another process may restart under the same
+    /// wid: it has another process id. Returns an error if a new worker would exceed `workers_max`.
     pub(crate) fn hello(
         &mut self,
         wid: &Wid,
@@ -110,12 +124,17 @@ impl WorkerRegistry {
         signal: Rc<Signal>,
         now: Timestamp,
         workers_max: usize,
-    ) -> Result<(), TooManyWorkers> {
+    ) -> Result<HelloOutcome, TooManyWorkers> {
         if !self.by_wid.contains_key(wid) && self.by_wid.len() >= workers_max {
             return Err(TooManyWorkers);
         }
         let worker = self.by_wid.entry(wid.clone()).or_insert_with(|| RegisteredWorker::new(now));
+        let mut outcome = HelloOutcome::Registered;
         if worker.connections.is_empty() {
+            let (before, pid) = (worker.profile.pid, profile.pid);
+            if before != 0 && pid != 0 && before != pid {
+                outcome = HelloOutcome::Replaced(worker.end());
+            }
             // A new process. One that received `terminate` may restart at once with the same wid.
             worker.profile = profile;
             worker.started = now;
@@ -129,7 +148,7 @@ impl WorkerRegistry {
             queues: Box::default(),
             queues_total: 0,
         });
-        Ok(())
+        Ok(outcome)
     }
 
     /// Registers a worker that had jobs before the server started. If it has ended as well, it sends no heartbeat and is
@@ -194,13 +213,25 @@ impl WorkerRegistry {
         told
     }
 
+    /// Returns whether a worker's last connection was cut while it ran, and it has not returned.
+    pub(crate) fn is_lost(&self, wid: &Wid) -> bool {
+        self.by_wid.get(wid).is_some_and(RegisteredWorker::is_lost)
+    }
+
+    /// Lets all workers live on as if they had sent a heartbeat `now`: theirs may be in their sockets.
+    pub(crate) fn renew(&mut self, now: Timestamp) {
+        for worker in self.by_wid.values_mut() {
+            worker.last_beat = worker.last_beat.max(now);
+        }
+    }
+
     /// Returns when the next worker is due to be reaped, if it sends no heartbeat until then.
     pub(crate) fn next_reap(&self, timeout: Duration) -> Option<Timestamp> {
         self.by_wid.values().map(|worker| worker.last_beat + timeout).min()
     }
 
     /// Removes the workers that sent no heartbeat for `timeout`, and closes their connections. The
-    /// caller must release their reservations.
+    /// caller must release the reservations that they have now: they may return at once.
     pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<(Wid, WorkerEnd)> {
         let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
         gone.map(|(wid, worker)| {
@@ -294,7 +325,7 @@ mod tests {
     fn connect(workers: &mut WorkerRegistry, wid: &str, now: Timestamp) -> Rc<Signal> {
         let signal = Rc::new(Signal::default());
         let hello = workers.hello(&Wid::new(wid), Profile::default(), signal.clone(), now, 10);
-        assert_eq!(hello, Ok(()));
+        assert_eq!(hello, Ok(HelloOutcome::Registered));
         signal
     }
 
@@ -321,6 +352,35 @@ mod tests {
         assert_eq!(workers.beat("w", None, None, at(3)), Some(WorkerDirective::Running));
         let started_at = workers.view(|_| 0)[0].started_at;
         assert!((started_at - 2.0).abs() < 1e-9, "{started_at}");
+    }
+
+    #[test]
+    fn another_process_under_a_wid_is_known_by_its_process_id() {
+        let mut workers = WorkerRegistry::default();
+        let wid = Wid::new("w");
+        let mut hello = |pid, end| {
+            let (profile, signal) = (Profile { pid, ..Profile::default() }, Rc::default());
+            let outcome = workers.hello(&wid, profile, Rc::clone(&signal), at(0), 10).unwrap();
+            assert!(!workers.is_lost(&wid), "it is connected");
+            workers.disconnect(&wid, &signal, end);
+            assert_eq!(workers.is_lost(&wid), end == Cut);
+            outcome
+        };
+        let replaced = HelloOutcome::Replaced;
+        assert_eq!(hello(1, Cut), HelloOutcome::Registered);
+        assert_eq!(hello(1, Cut), HelloOutcome::Registered, "it has reconnected");
+        assert_eq!(hello(2, Orderly), replaced(WorkerEnd::Killed));
+        assert_eq!(hello(3, Cut), replaced(WorkerEnd::Stopped));
+        // A client that does not send it, as all before a restart of the server.
+        assert_eq!(hello(0, Cut), HelloOutcome::Registered);
+        assert_eq!(hello(4, Cut), HelloOutcome::Registered);
+        let (signal, profile) = (Rc::default(), Profile { pid: 4, ..Profile::default() });
+        workers.hello(&wid, profile, Rc::clone(&signal), at(0), 10).unwrap();
+        let beside = Profile { pid: 5, ..Profile::default() };
+        let outcome = workers.hello(&wid, beside, Rc::default(), at(0), 10);
+        assert_eq!(outcome, Ok(HelloOutcome::Registered), "the other one is connected");
+        workers.beat("w", Some(WorkerDirective::Quiet), None, at(1));
+        assert!(!workers.is_lost(&wid) && !workers.is_lost(&Wid::new("unknown")));
     }
 
     #[test]

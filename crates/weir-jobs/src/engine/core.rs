@@ -24,7 +24,7 @@ use crate::allocation::Allocation;
 use crate::dispatch::Dispatcher;
 use crate::metrics::JobsMetrics;
 use crate::settings::{JobServerLimits, JobServerSettings};
-use crate::store::StoreError;
+use crate::store::{LostWorkers, StoreError};
 
 /// Maximum number of bytes that wait for the sync thread before pushes have to wait: some 10 ms of
 /// the fastest stream of jobs. Memory may hold twice as much while one half is written.
@@ -117,6 +117,7 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) relaning: Vec<Relaning>,
     /// Queues whose jobs the next tick offers to the fetches that wait.
     pub(crate) woken: Vec<u16>,
+    pub(crate) lost_workers: LostWorkers,
     /// Queues with a job that was not handed out because the log had no room for its reservation. Their jobs are
     /// offered again after the next round of the sync thread.
     pub(crate) held_by_log: Vec<u16>,
@@ -159,6 +160,7 @@ impl<D: Disk> Engine<D> {
             reclaim: Reclaim::default(),
             relaning: Vec::new(),
             woken: Vec::new(),
+            lost_workers: LostWorkers::default(),
             held_by_log: Vec::new(),
             held_by_space: Vec::new(),
             unnoted: Vec::new(),

@@ -28,8 +28,8 @@ use crate::model::{
 use crate::settings::JobServerSettings;
 use crate::store::{
     Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, Filter, FindOutcome,
-    QueueAction, Reserved, Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store,
-    StoreError,
+    LostWorkers, QueueAction, ReservationMark, Reserved, Restored, Sample, ScanPage, ScanRequest,
+    Selection, Storage, Store, StoreError,
 };
 
 use crate::tracks::{Track, TrackUpdate};
@@ -253,19 +253,33 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         self.measured.timed(StoreOperation::Fail, self.fail_each(reporter, reports)).await
     }
 
-    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
+    async fn release_until(
+        &self,
+        wid: &Wid,
+        mark: &ReservationMark,
+        end: WorkerEnd,
+    ) -> Result<usize, StoreError> {
         let work = async {
             let inner = &*self.inner;
-            let mut queues = Vec::new();
-            while let Some(queue) =
-                inner.retrying(|engine, now| engine.release_one(wid, end, now)).await?
-            {
-                queues.push(queue);
+            inner.check_open()?;
+            let held = inner.engine.borrow().held_until(wid, mark.last_in(0));
+            let (mut queues, mut failed) = (Vec::new(), None);
+            for (jid, ticket) in held {
+                let release =
+                    |engine: &mut Engine<D>, now| engine.release_job(&jid, ticket, end, now);
+                match inner.retrying(release).await {
+                    Ok(queue) => queues.extend(queue),
+                    // A job that can't be made dead now keeps no other one.
+                    Err(error) => failed = failed.or(Some(error)),
+                }
             }
             let released = queues.len();
             // Offer the jobs only now: a FETCH of the vanished worker that still waits must not receive
             // them.
             inner.offer_numbered(queues);
+            if let Some(error) = failed {
+                return Err(error);
+            }
             inner.promise().await?;
             Ok(released)
         };
@@ -496,6 +510,14 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     fn busy(&self, wid: &Wid) -> u64 {
         self.inner.engine.borrow().state.reserved.busy(wid)
+    }
+
+    fn reservation_mark(&self) -> ReservationMark {
+        ReservationMark::new([self.inner.engine.borrow().state.reserved.last_ticket()])
+    }
+
+    fn watch_workers(&self, lost: LostWorkers) {
+        self.inner.engine.borrow_mut().lost_workers = lost;
     }
 
     fn depth(&self, queue: &str) -> Option<u64> {

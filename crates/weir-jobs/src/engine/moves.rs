@@ -68,7 +68,7 @@ impl<D: Disk> Engine<D> {
     /// Moves a job to the dead set.
     pub(crate) fn kill(&mut self, job: JobIndex, now: Timestamp) -> Result<(), EngineError> {
         let dead = StoredPlace::Set(SetName::Dead);
-        let features = self.state.features.get(job).unlocked().failed();
+        let features = self.state.features.get(job).unlocked().died();
         self.rewrite(job, dead, now.as_micros(), features, now, |body| body.json.to_vec())?;
         self.trim_dead()
     }

@@ -70,9 +70,28 @@ impl Reservations {
         self.next_ticket
     }
 
-    /// Gives no ticket that `earlier` has given: a job of a fetch that is not delivered yet may have it.
-    pub(crate) const fn continue_tickets(&mut self, earlier: &Self) {
-        self.next_ticket = earlier.next_ticket;
+    /// Returns the highest number so far.
+    pub(crate) const fn last_ticket(&self) -> u64 {
+        self.next_ticket
+    }
+
+    /// Continues the numbers of reservations that were deleted.
+    pub(crate) const fn continue_tickets(&mut self, deleted: &Self) {
+        self.next_ticket = deleted.next_ticket;
+    }
+
+    /// Returns a worker's reservations up to the ticket `last`.
+    pub(crate) fn held_until<'a>(
+        &'a self,
+        wid: &'a Wid,
+        last: u64,
+    ) -> impl Iterator<Item = &'a EngineReservation> {
+        self.iter().filter(move |held| held.ticket <= last && held.wid.as_ref() == Some(wid))
+    }
+
+    /// Returns the reservation of `job`.
+    pub(crate) fn of_job(&self, jid: &str, job: JobIndex) -> Option<&EngineReservation> {
+        self.by_jid.find(key(jid), |found| &*found.jid == jid && found.job == job)
     }
 
     pub(crate) fn insert(&mut self, reservation: EngineReservation) {
@@ -104,13 +123,18 @@ impl Reservations {
 
     /// Returns the key of the record of `job`, if the log has one.
     pub(crate) fn logged_of(&self, jid: &str, job: JobIndex) -> Option<KeptKey> {
-        let is_it = |found: &EngineReservation| &*found.jid == jid && found.job == job;
-        self.by_jid.find(key(jid), is_it)?.logged
+        self.of_job(jid, job)?.logged
     }
 
     /// Ends the reservation of `job`.
     pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<EngineReservation> {
         self.remove_where(jid, |found| found.job == job)
+    }
+
+    /// Returns the job of the reservation with this ticket, unless it has ended.
+    pub(crate) fn job_of(&self, jid: &str, ticket: u64) -> Option<JobIndex> {
+        let is_it = |found: &EngineReservation| &*found.jid == jid && found.ticket == ticket;
+        self.by_jid.find(key(jid), is_it).map(|found| found.job)
     }
 
     /// Returns the reservation with this ticket, unless it has ended.

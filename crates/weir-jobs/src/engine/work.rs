@@ -490,7 +490,8 @@ impl<D: Disk> Engine<D> {
                 return Ok(outcome);
             }
         };
-        let features = self.state.features.get(job).failed_by(cause);
+        let features = self.state.features.get(job);
+        let features = if set == SetName::Dead { features.died() } else { features.failed() };
         self.rewrite_record(job, &body, Cause::Failed, StoredPlace::Set(set), order, features)?;
         self.state.totals.count_put(Cause::Failed);
         let state = if set == SetName::Dead { TrackState::Dead } else { TrackState::Failed };
@@ -522,14 +523,20 @@ impl<D: Disk> Engine<D> {
         queue.failed_total += 1;
     }
 
-    /// Fails the job whose reservation expired first, if any has expired. Returns the job's queue,
-    /// in which another job may run now.
+    /// Ends the reservation that expired first, if any has expired: its job has failed, unless its worker was lost before.
+    /// Returns the job's queue, in which another job may run now.
     pub(crate) fn lapse_one(&mut self, now: Timestamp) -> Result<Option<u16>, EngineError> {
         let Some(job) = self.state.reserved.lapsed(now) else {
             return Ok(None);
         };
         let queue = self.state.arena.get(job).queue;
         let jid = self.reserved_jid(job);
+        if let Some(held) = self.state.reserved.of_job(&jid, job)
+            && self.lost_workers.has(held.wid.as_ref())
+        {
+            let ticket = held.ticket;
+            return self.release_job(&jid, ticket, WorkerEnd::Killed, now);
+        }
         self.lapse_charge(&jid, job, queue, now);
         match self.fail_job(job, rules::reservation_expired(jid), FailureCause::Run, now) {
             Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(Some(queue)),
@@ -537,22 +544,23 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Releases one job of a worker that has ended: it waits again, or is dead if it has killed too many
-    /// workers. Returns the job's queue, or `None` if the worker has no reservations.
-    pub(crate) fn release_one(
+    /// Returns the jids and tickets of a worker's reservations up to the ticket `last`, in the order of their jobs.
+    pub(crate) fn held_until(&self, wid: &Wid, last: u64) -> Vec<(Box<str>, u64)> {
+        let mut held: Vec<_> = self.state.reserved.held_until(wid, last).collect();
+        held.sort_unstable_by_key(|held| self.state.arena.get(held.job).order);
+        held.into_iter().map(|held| (held.jid.clone(), held.ticket)).collect()
+    }
+
+    /// Releases a job of a worker that has ended: it waits again, or is dead if it has killed too many workers. Returns
+    /// the job's queue, or `None` if the reservation has ended.
+    pub(crate) fn release_job(
         &mut self,
-        wid: &Wid,
+        jid: &str,
+        ticket: u64,
         end: WorkerEnd,
         now: Timestamp,
     ) -> Result<Option<u16>, EngineError> {
-        let held = self
-            .state
-            .reserved
-            .iter()
-            .filter(|held| held.wid.as_ref() == Some(wid))
-            .min_by_key(|held| self.state.arena.get(held.job).order)
-            .map(|held| (held.job, held.jid.clone()));
-        let Some((job, jid)) = held else {
+        let Some(job) = self.state.reserved.job_of(jid, ticket) else {
             return Ok(None);
         };
         let queue = self.state.arena.get(job).queue;
@@ -560,9 +568,9 @@ impl<D: Disk> Engine<D> {
         match rules::after_worker_end(end, before, self.settings.limits.returns_max, now) {
             rules::Return::Waits(kills) => {
                 // In this order: only the first may be repeated.
-                self.note_waiting(self.state.reserved.logged_of(&jid, job))?;
+                self.note_waiting(self.state.reserved.logged_of(jid, job))?;
                 self.note_kills(job, kills)?;
-                let reservation = self.state.reserved.remove_job(&jid, job);
+                let reservation = self.state.reserved.remove_job(jid, job);
                 if let Some(reservation) = &reservation {
                     self.forget_logged(reservation);
                     if let Some(run) = &reservation.run {
@@ -571,21 +579,38 @@ impl<D: Disk> Engine<D> {
                 }
                 let (charge, lane) = reservation.map_or((None, None), |it| (it.charge, it.lane));
                 self.take_back_charge(queue, charge);
-                self.note_track(job, &jid, TrackState::Enqueued, now);
+                self.note_track(job, jid, TrackState::Enqueued, now);
                 self.wait_again(job, lane);
             }
             rules::Return::Dies { times } => {
-                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
-                self.lapse_charge(&jid, job, queue, now);
-                tracing::warn!(%jid, times, "a job has killed too many workers: it is dead");
-                let report = rules::worker_killed(jid, times);
+                self.lapse_charge(jid, job, queue, now);
+                let report = rules::worker_killed(jid.into(), times);
                 match self.fail_job(job, report, FailureCause::WorkerKilled, now) {
-                    Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => {}
+                    Ok(_) => {
+                        self.metrics.limit_hit(JobServerLimit::ReturnsMax);
+                        tracing::warn!(jid, times, "a job has killed too many workers: it is dead");
+                    }
+                    // It could not be read and was dropped.
+                    Err(EngineError::Store(StoreError::NotFound(_))) => {}
                     Err(error) => return Err(error),
                 }
             }
         }
         Ok(Some(queue))
+    }
+
+    /// Releases the first job that a worker has.
+    #[cfg(test)]
+    pub(crate) fn release_one(
+        &mut self,
+        wid: &Wid,
+        end: WorkerEnd,
+        now: Timestamp,
+    ) -> Result<Option<u16>, EngineError> {
+        match self.held_until(wid, u64::MAX).first() {
+            Some((jid, ticket)) => self.release_job(jid, *ticket, end, now),
+            None => Ok(None),
+        }
     }
 
     /// Returns a reserved job's jid from its record, or from the reservations if the record can't

@@ -19,7 +19,7 @@ use crate::model::Wid;
 use crate::server::JobService;
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
-use crate::workers::{ConnectionEnd, Profile};
+use crate::workers::{ConnectionEnd, HelloOutcome, Profile, TooManyWorkers};
 
 /// Whether a new connection is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,14 @@ fn register<S: Store>(
     let max = limits.workers_max;
     let (signal, now) = (Rc::clone(&client.signal), service.clock.now());
     let hello = service.workers.borrow_mut().hello(wid, profile, signal, now, max);
-    hello.map_err(|_| FaktoryError::TooManyWorkers { max })
+    match hello {
+        Ok(HelloOutcome::Registered) => Ok(()),
+        Ok(HelloOutcome::Replaced(end)) => {
+            service.owe_release(wid.clone(), end);
+            Ok(())
+        }
+        Err(TooManyWorkers) => Err(FaktoryError::TooManyWorkers { max }),
+    }
 }
 
 /// Rejects a connection immediately, if there are too many even to wait for HELLO.

@@ -213,11 +213,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         until: SignalLevel,
     ) -> Watched<W::Output> {
         poll_fn(|context| {
-            if let Poll::Ready(output) = work.as_mut().poll(context) {
-                return Poll::Ready(Watched::Done(output));
-            }
+            // First: what a worker is given after it was given up would be released with nothing.
             if self.signal.poll_at_least(until, context).is_ready() {
                 return Poll::Ready(Watched::Signalled);
+            }
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Watched::Done(output));
             }
             self.poll_disconnect(context)
         })

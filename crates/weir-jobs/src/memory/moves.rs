@@ -45,7 +45,7 @@ impl MemoryState {
             match action {
                 Action::Requeue => acted.queues.push(self.requeue(id, now)),
                 Action::Kill => {
-                    self.features.set(id, self.features.get(id).failed());
+                    self.features.set(id, self.features.get(id).died());
                     self.kill(id, now);
                 }
                 Action::Discard => self.forget(id),

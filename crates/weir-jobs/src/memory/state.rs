@@ -20,6 +20,7 @@ use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::resources::{ResourceSet, ResourceTable, ResourceUse};
 use crate::settings::JobServerLimits;
 use crate::start_rate::QueueRate;
+use crate::store::LostWorkers;
 use crate::tracks::{Track, TrackState};
 
 /// Identifies a job for its lifetime. Older jobs have lower numbers.
@@ -60,6 +61,8 @@ pub(super) enum MemoryJobState {
 /// A worker's reservation of a job.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryReservation {
+    /// A number that is never reused.
+    pub(super) ticket: u64,
     pub(super) wid: Option<Wid>,
     pub(super) since: Timestamp,
     pub(super) expires_at: Timestamp,
@@ -136,6 +139,9 @@ pub(super) struct MemoryState {
     pub(super) limits: JobServerLimits,
     pub(super) metrics: JobsMetrics,
     pub(super) random: fastrand::Rng,
+    /// Of the last reservation.
+    pub(super) last_ticket: u64,
+    pub(super) lost_workers: LostWorkers,
 }
 
 impl MemoryState {
@@ -163,18 +169,22 @@ impl MemoryState {
             limits,
             metrics,
             random: fastrand::Rng::new(),
+            last_ticket: 0,
+            lost_workers: LostWorkers::default(),
         };
         new.apply_resources();
         new
     }
 
-    /// Deletes all jobs and queues, but continues the sequence of orders.
+    /// Deletes all jobs and queues, but continues the sequences of orders and tickets.
     pub(super) fn flush(&mut self) {
         let fresh = Self::new(self.allocation.clone(), self.limits.clone(), self.metrics.clone());
         let old = std::mem::replace(self, fresh);
         self.next_order = old.next_order;
         self.resources = old.resources;
         self.resources.forget_waiting();
+        self.last_ticket = old.last_ticket;
+        self.lost_workers = old.lost_workers;
         self.features.cron = old.features.cron;
         self.dispatcher = old.dispatcher;
         self.dispatcher.forget_running();

@@ -48,8 +48,10 @@ impl PlacedJob<'_> {
 /// A job that is being delivered to a worker.
 #[derive(Debug)]
 pub(super) struct MemoryFetch {
-    pub(super) id: JobId,
-    pub(super) since: Timestamp,
+    id: JobId,
+    /// The ticket of its reservation.
+    ticket: u64,
+    since: Timestamp,
     pub(super) delivery: Delivery,
 }
 
@@ -296,21 +298,23 @@ impl MemoryState {
         let reserve_for = Duration::from_secs(self.job(id).reserve_for_seconds.into());
         let expires_at = now + reserve_for;
         let uses = Self::uses(&self.resources, self.job(id));
+        self.last_ticket += 1;
+        let (ticket, wid) = (self.last_ticket, wid.cloned());
         let reservation =
-            MemoryReservation { wid: wid.cloned(), since: now, expires_at, charge, run, uses };
+            MemoryReservation { ticket, wid, since: now, expires_at, charge, run, uses };
         self.rest(id, MemoryJobState::Reserved(reservation), order);
         self.count_start(id, now);
         self.features.set(id, self.features.get(id).started());
         self.note_track(id, TrackState::Working, now);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.queue(&queue).metrics.wait.observe(waited);
-        MemoryFetch { id, since: now, delivery }
+        MemoryFetch { id, ticket, since: now, delivery }
     }
 
     /// Returns whether the reservation of a job that was taken has not ended.
     pub(super) fn is_held(&self, taken: &MemoryFetch) -> bool {
         let rest = self.jobs.get(&taken.id).map(|job| &job.rest);
-        matches!(rest, Some(MemoryJobState::Reserved(held)) if held.since == taken.since)
+        matches!(rest, Some(MemoryJobState::Reserved(held)) if held.ticket == taken.ticket)
     }
 
     /// Returns a job that was not delivered to its former position, unless its reservation has
@@ -449,7 +453,9 @@ impl MemoryState {
             FailOutcome::Retry { .. } | FailOutcome::Discarded => TrackState::Failed,
         };
         self.note_track(id, state, now);
-        self.features.set(id, self.features.get(id).failed_by(cause));
+        let features = self.features.get(id);
+        let is_dead = outcome == FailOutcome::Dead;
+        self.features.set(id, if is_dead { features.died() } else { features.failed() });
         match outcome {
             FailOutcome::Discarded => self.forget(id),
             FailOutcome::Retry { next_at } => self.settle(id, SetName::Retries, next_at, json),
@@ -467,19 +473,31 @@ impl MemoryState {
         self.rest(id, MemoryJobState::In(set), at.as_micros());
     }
 
-    /// Fails the job whose reservation expired first, if any has expired. Returns the job's queue.
+    /// Ends the reservation that expired first, if any has expired: its job has failed, unless its worker was lost before.
+    /// Returns the job's queue.
     pub(super) fn lapse_one(&mut self, now: Timestamp) -> Option<QueueName> {
         let (_, id) = *self.expiry.first().filter(|(at, _)| *at <= now)?;
+        if let MemoryJobState::Reserved(held) = &self.job(id).rest
+            && self.lost_workers.has(held.wid.as_ref())
+        {
+            return Some(self.release_job(id, WorkerEnd::Killed, now));
+        }
         self.lapse_charge(id, now);
         let report = rules::reservation_expired(self.job(id).jid.clone());
         Some(self.fail_job(id, report, FailureCause::Run, now).1)
     }
 
-    /// Releases the jobs of a worker that has ended: they wait again, or are dead if they have killed too many
-    /// workers. Returns the queue of each.
-    pub(super) fn release(&mut self, wid: &Wid, end: WorkerEnd, now: Timestamp) -> Vec<QueueName> {
+    /// Releases the jobs of a worker that has ended, up to the ticket `last`: they wait again, or are dead if they have
+    /// killed too many workers. Returns the queue of each.
+    pub(super) fn release(
+        &mut self,
+        wid: &Wid,
+        last: u64,
+        end: WorkerEnd,
+        now: Timestamp,
+    ) -> Vec<QueueName> {
         let is_held = |job: &MemoryJob| match &job.rest {
-            MemoryJobState::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
+            MemoryJobState::Reserved(held) => held.ticket <= last && held.wid.as_ref() == Some(wid),
             _ => false,
         };
         let held = self.expiry.iter().filter(|(_, id)| is_held(self.job(*id)));
@@ -491,8 +509,8 @@ impl MemoryState {
         let features = self.features.get(id);
         match rules::after_worker_end(end, features.kills, self.limits.returns_max, now) {
             Return::Dies { times } => {
-                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
                 self.lapse_charge(id, now);
+                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
                 let jid = self.job(id).jid.clone();
                 tracing::warn!(%jid, times, "a job has killed too many workers: it is dead");
                 let report = rules::worker_killed(jid, times);

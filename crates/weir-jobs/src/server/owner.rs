@@ -125,6 +125,7 @@ async fn serve<S: Store>(
     let mut service = JobService::new(store, settings, clock, metrics);
     service.console = console;
     let service = Rc::new(service);
+    service.watch_workers();
     expect_workers(&service).await;
     let shutdown = ShutdownToken::new();
     for listener in listeners {

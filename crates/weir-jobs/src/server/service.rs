@@ -2,7 +2,7 @@
 //! connections.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use tokio::sync::Notify;
@@ -12,10 +12,11 @@ use weir_base::failed_attempts::FailedAttempts;
 use crate::faktory::{Buffers, Signal, SignalLevel};
 use crate::job::{IgnoredCounts, IgnoredMember, JobBatch};
 use crate::metrics::JobsMetrics;
+use crate::model::{Wid, WorkerEnd};
 use crate::server::rates::QueueRates;
 use crate::server::sampled_depths::SampledDepths;
 use crate::settings::JobServerSettings;
-use crate::store::Store;
+use crate::store::{LostWorkers, ReservationMark, Store};
 use crate::workers::WorkerRegistry;
 
 /// Maximum number of batches to reuse. Only as many are in use as pushes are parsed at once.
@@ -33,6 +34,8 @@ pub(crate) struct JobService<S> {
     pub(crate) buffers: Rc<Buffers>,
     pub(crate) connections: OpenConnections,
     pub(crate) workers: RefCell<WorkerRegistry>,
+    /// Of workers that were given up, by wid. The reaper releases them.
+    pub(crate) owed_releases: RefCell<BTreeMap<Wid, OwedRelease>>,
     pub(crate) wrong_passwords: RefCell<FailedAttempts>,
     /// Number of passwords that wait for their check.
     pub(crate) password_checks: Gauge,
@@ -65,6 +68,7 @@ impl<S> JobService<S> {
             buffers: Rc::default(),
             connections: OpenConnections::default(),
             workers: RefCell::default(),
+            owed_releases: RefCell::default(),
             wrong_passwords: RefCell::default(),
             password_checks: Gauge::default(),
             waiting_fetches: Gauge::default(),
@@ -95,7 +99,28 @@ impl<S> JobService<S> {
     }
 }
 
+/// Reservations of a worker that was given up: those from before the mark, however the worker returns.
+#[derive(Clone, Debug)]
+pub(crate) struct OwedRelease {
+    pub(crate) mark: ReservationMark,
+    pub(crate) end: WorkerEnd,
+}
+
 impl<S: Store> JobService<S> {
+    /// Has the reaper release what a worker has reserved now.
+    pub(crate) fn owe_release(&self, wid: Wid, end: WorkerEnd) {
+        let mark = self.store.reservation_mark();
+        self.owed_releases.borrow_mut().insert(wid, OwedRelease { mark, end });
+    }
+
+    /// Lets the store know which workers are lost when reservations expire.
+    pub(crate) fn watch_workers(self: &Rc<Self>) {
+        let service = Rc::downgrade(self);
+        self.store.watch_workers(LostWorkers::new(move |wid| {
+            service.upgrade().is_some_and(|service| service.workers.borrow().is_lost(wid))
+        }));
+    }
+
     /// Keeps a batch's buffer for reuse.
     pub(crate) fn recycle_batch(&self, mut batch: JobBatch) {
         let ignored = batch.take_ignored();

@@ -3,24 +3,23 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use weir_base::clock::Timestamp;
 
 use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
-use crate::model::{QueueName, Wid, WorkerEnd};
+use crate::model::{QueueName, WorkerEnd};
 use crate::server::rates::SAMPLE_INTERVAL;
+use crate::server::service::OwedRelease;
 use crate::server::{JobService, node_report};
 use crate::store::{Counts, QueueCounts, QueueTraffic, Store, StoreError, WORKER_REPORT_EVERY};
 
 /// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
-/// may be set.
+/// may be set, and at which it tries again to release jobs.
 const REAP_INTERVAL_MAX: Duration = Duration::from_secs(1);
-/// If the reaper was away for longer, the process was paused, or it waited for the store.
+/// If the reaper slept for longer, the process was paused.
 const REAP_PAUSE_MIN: Duration = Duration::from_secs(10);
 /// The interval at which the metrics' snapshot is published.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay before a failed release is retried.
-const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reaps each worker once its last BEAT is `limits.heartbeat_timeout` ago.
 pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
@@ -28,15 +27,12 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     loop {
         let limit = service.settings().limits.heartbeat_timeout;
         let now = service.clock.now();
-        // After a pause of this process itself, the heartbeats of all workers are late.
-        let was_paused = looked_at.is_some_and(|last| now.since(last) > REAP_PAUSE_MIN);
-        let reaped = service.workers.borrow_mut().reap(now, limit);
-        for (wid, end) in reaped {
-            service.metrics.limit_hit(JobServerLimit::HeartbeatTimeout);
-            service.metrics.tasks().worker_reaped();
-            let end = if was_paused { WorkerEnd::Stopped } else { end };
-            release(&service, &wid, end).await;
+        // After a pause of this process itself, the heartbeats of living workers are in their sockets.
+        if looked_at.is_some_and(|last| now.since(last) > REAP_PAUSE_MIN) {
+            service.workers.borrow_mut().renew(now);
         }
+        reap(&service, now, limit);
+        release_owed(&service).await;
         looked_at = Some(service.clock.now());
         let next = service.workers.borrow().next_reap(limit);
         let wait = next.map_or(REAP_INTERVAL_MAX, |next| next.since(now)).min(REAP_INTERVAL_MAX);
@@ -45,23 +41,40 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     }
 }
 
-async fn release<S: Store>(service: &JobService<S>, wid: &Wid, end: WorkerEnd) {
-    loop {
-        match service.store.release(wid, end).await {
+/// Gives up the workers that sent no BEAT for `limit`.
+fn reap<S: Store>(service: &JobService<S>, now: Timestamp, limit: Duration) {
+    let reaped = service.workers.borrow_mut().reap(now, limit);
+    for (wid, end) in reaped {
+        service.metrics.limit_hit(JobServerLimit::HeartbeatTimeout);
+        service.metrics.tasks().worker_reaped();
+        tracing::warn!(%wid, "worker stopped beating: its jobs return");
+        service.owe_release(wid, end);
+    }
+}
+
+/// Releases what workers had reserved when they were given up. What can't be released now is tried again with the next
+/// call, and keeps no other worker's jobs.
+async fn release_owed<S: Store>(service: &JobService<S>) {
+    let owed = std::mem::take(&mut *service.owed_releases.borrow_mut());
+    let (mut left, mut failed) = (0_u64, None);
+    for (wid, OwedRelease { mark, end }) in owed {
+        match service.store.release_until(&wid, &mark, end).await {
             Ok(jobs) => {
                 let is_counted = end == WorkerEnd::Killed;
-                tracing::warn!(%wid, jobs, is_counted, "worker stopped beating: its jobs return");
-                return;
+                tracing::info!(%wid, jobs, is_counted, "jobs returned");
             }
-            Err(error @ StoreError::Closed) => {
-                tracing::debug!(%wid, %error, "worker not released");
-                return;
-            }
+            Err(error @ StoreError::Closed) => tracing::debug!(%wid, %error, "worker not released"),
             Err(error) => {
-                tracing::error!(%wid, %error, "worker's jobs can't be released; trying again");
-                sleep(RELEASE_RETRY_DELAY).await;
+                left += 1;
+                failed = Some(error);
+                let mut owed = service.owed_releases.borrow_mut();
+                // It may have been given up again: the later mark includes these reservations.
+                owed.entry(wid).or_insert(OwedRelease { mark, end });
             }
         }
+    }
+    if let Some(error) = failed {
+        tracing::error!(workers = left, %error, "workers' jobs can't be released; trying again");
     }
 }
 
@@ -160,5 +173,136 @@ fn queue_snapshot(queue: &QueueCounts, now: Timestamp) -> QueueSnapshot {
         failed_total: queue.failed_total,
         lanes: queue.lanes,
         blocked: queue.blocked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::task::LocalSet;
+    use weir_base::clock::Clock;
+
+    use super::*;
+    use crate::faktory::Signal;
+    use crate::job::JobBatch;
+    use crate::memory::MemoryStore;
+    use crate::metrics::JobsMetrics;
+    use crate::model::Wid;
+    use crate::settings::JobServerSettings;
+    use crate::store::{BatchSize, FetchRequest};
+    use crate::workers::{ConnectionEnd, Profile};
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn run<F: Future<Output = ()>>(test: impl FnOnce(Rc<JobService<MemoryStore>>) -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let (settings, metrics) = (JobServerSettings::default(), JobsMetrics::detached());
+            let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
+            let store = MemoryStore::open(&settings, clock.clone(), metrics.clone());
+            let service = Rc::new(JobService::new(Rc::new(store), settings, clock, metrics));
+            service.watch_workers();
+            test(service).await;
+        });
+    }
+
+    fn connect(service: &JobService<MemoryStore>) -> Rc<Signal> {
+        let signal = Rc::<Signal>::default();
+        let (wid, now) = (Wid::new("w1"), service.clock.now());
+        let mut workers = service.workers.borrow_mut();
+        workers.hello(&wid, Profile::default(), Rc::clone(&signal), now, 10).unwrap();
+        signal
+    }
+
+    async fn push(service: &JobService<MemoryStore>, jid: &str) {
+        let json = format!(r#"{{"jid":"{jid}","jobtype":"T","args":[],"reserve_for":60}}"#);
+        let (mut batch, settings) = (JobBatch::new(), service.settings());
+        let now = service.clock.now();
+        let job = batch.parse_one(json.as_bytes(), now, &settings.limits).unwrap();
+        service.store.push(&[job]).await.unwrap();
+    }
+
+    async fn fetch(service: &JobService<MemoryStore>) -> Option<Box<str>> {
+        let wid = Wid::new("w1");
+        let queues = [QueueName::parse("default", &service.settings().limits).unwrap()];
+        let (max, wait) = (BatchSize::ONE, Duration::ZERO);
+        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait };
+        service.store.fetch(request).await.unwrap().pop().map(|delivery| delivery.jid)
+    }
+
+    #[test]
+    fn a_worker_that_returns_at_once_keeps_what_it_fetches() {
+        run(async |service| {
+            connect(&service);
+            push(&service, "first-job").await;
+            push(&service, "second-job").await;
+            assert_eq!(fetch(&service).await.as_deref(), Some("first-job"));
+            service.clock.advance(TIMEOUT);
+            reap(&service, service.clock.now(), TIMEOUT);
+            connect(&service);
+            assert_eq!(fetch(&service).await.as_deref(), Some("second-job"));
+            release_owed(&service).await;
+            assert_eq!(service.store.busy(&Wid::new("w1")), 1);
+            assert_eq!(fetch(&service).await.as_deref(), Some("first-job"));
+            release_owed(&service).await;
+            assert_eq!(service.store.busy(&Wid::new("w1")), 2, "it is released once");
+        });
+    }
+
+    /// Lets the reaper read the clock.
+    async fn wake(service: &JobService<MemoryStore>) {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        service.set_settings(JobServerSettings::clone(&service.settings()));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn workers_outlive_a_pause_of_weir() {
+        run(async |service| {
+            let reaper = tokio::task::spawn_local(reap_workers(Rc::clone(&service)));
+            connect(&service);
+            push(&service, "first-job").await;
+            assert_eq!(fetch(&service).await.as_deref(), Some("first-job"));
+            let until = service.clock.now() + 10 * TIMEOUT;
+            service.store.extend("first-job", until).await.unwrap();
+            wake(&service).await;
+            service.clock.advance(2 * TIMEOUT);
+            wake(&service).await;
+            assert_eq!(service.workers.borrow().len(), 1, "its heartbeat may be in the socket");
+            assert_eq!(service.store.busy(&Wid::new("w1")), 1);
+            for _ in 0..12 {
+                service.clock.advance(5 * SECOND);
+                wake(&service).await;
+            }
+            assert_eq!(service.workers.borrow().len(), 0, "it sends none");
+            assert_eq!(service.store.busy(&Wid::new("w1")), 0);
+            reaper.abort();
+        });
+    }
+
+    #[test]
+    fn the_store_knows_which_workers_are_lost() {
+        run(async |service| {
+            let signal = connect(&service);
+            push(&service, "first-job").await;
+            for is_lost in [true, false] {
+                assert_eq!(fetch(&service).await.as_deref(), Some("first-job"));
+                if is_lost {
+                    let wid = Wid::new("w1");
+                    service.workers.borrow_mut().disconnect(&wid, &signal, ConnectionEnd::Cut);
+                }
+                service.clock.advance(TIMEOUT);
+                service.store.tick();
+                let counts = service.store.counts().await;
+                assert_eq!((counts.retries, counts.reserved), (u64::from(!is_lost), 0));
+                connect(&service);
+            }
+        });
     }
 }

@@ -10,9 +10,9 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
 
 use super::{
-    Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, QueueAction,
-    QueueTraffic, Reserved, Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store,
-    StoreError, WorkerReport,
+    Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, LostWorkers,
+    QueueAction, QueueTraffic, ReservationMark, Reserved, Restored, Sample, ScanPage, ScanRequest,
+    Selection, Storage, Store, StoreError, WorkerReport,
 };
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
@@ -72,7 +72,8 @@ macro_rules! operations {
                 -> Result<Vec<usize>, StoreError>;
             fail_from(reporter: Option<&$a Wid>, reports: Vec<FailureReport>)
                 -> Vec<Result<FailOutcome, StoreError>>;
-            release(wid: &$a Wid, end: WorkerEnd) -> Result<usize, StoreError>;
+            release_until(wid: &$a Wid, mark: &$a ReservationMark, end: WorkerEnd)
+                -> Result<usize, StoreError>;
             extend(jid: &$a str, until: Timestamp) -> Result<bool, StoreError>;
             track(jid: &$a str) -> Result<Option<Track>, StoreError>;
             set_track(jid: &$a str, update: TrackUpdate) -> Result<(), StoreError>;
@@ -124,6 +125,8 @@ macro_rules! object_store {
             fn traffic(&self, queue: &str) -> QueueTraffic;
             fn damages(&self) -> Vec<Damage>;
             fn allocate(&self, allocation: Allocation);
+            fn reservation_mark(&self) -> ReservationMark;
+            fn watch_workers(&self, lost: LostWorkers);
         }
 
         impl<S: Store + fmt::Debug> ObjectStore for S {
@@ -147,6 +150,12 @@ macro_rules! object_store {
             }
             fn allocate(&self, allocation: Allocation) {
                 Store::allocate(self, allocation);
+            }
+            fn reservation_mark(&self) -> ReservationMark {
+                Store::reservation_mark(self)
+            }
+            fn watch_workers(&self, lost: LostWorkers) {
+                Store::watch_workers(self, lost);
             }
         }
     };
@@ -175,6 +184,12 @@ macro_rules! any_store {
             }
             fn allocate(&self, allocation: Allocation) {
                 ObjectStore::allocate(&*self.0, allocation);
+            }
+            fn reservation_mark(&self) -> ReservationMark {
+                ObjectStore::reservation_mark(&*self.0)
+            }
+            fn watch_workers(&self, lost: LostWorkers) {
+                ObjectStore::watch_workers(&*self.0, lost);
             }
         }
     };

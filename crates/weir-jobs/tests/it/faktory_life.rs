@@ -103,7 +103,9 @@ fn a_reservation_stays_when_its_connection_closes() {
 fn what_time_brings_is_in_the_tasks_of_info() {
     for store in STORES {
         let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
-        let server = Server::start_with(store, None, clock.clone(), |_| {});
+        let server = Server::start_with(store, None, clock.clone(), |settings| {
+            settings.limits.heartbeat_timeout = Duration::from_millis(50);
+        });
         let _dead = server.worker("dead");
         let mut client = server.producer();
         // Due in 50 ms: until the clock is moved, the store looks at it that often.
@@ -117,6 +119,8 @@ fn what_time_brings_is_in_the_tasks_of_info() {
         );
         clock.advance(Duration::from_secs(60));
         until("the job is due, the reservation lapsed and the worker is gone", || {
+            // The step above looks like a pause of the server, after which workers live on.
+            clock.advance(Duration::from_millis(1));
             client.send(b"INFO\r\n");
             let info = client.reply();
             let json: serde_json::Value = serde_json::from_str(&info[1..]).expect("JSON");
@@ -148,6 +152,32 @@ fn a_worker_that_stops_beating_is_reaped_and_its_jobs_return() {
         dead.talk("< closed");
         alive.talk("> FETCH default\n< $*12345678*\n> BEAT {\"wid\":\"dead\"}");
         alive.talk("< -ERR unknown worker dead");
+    }
+}
+
+#[test]
+fn another_process_under_the_wid_of_a_killed_worker_does_not_have_its_jobs() {
+    for store in STORES {
+        let server = Server::start(store, long_wait);
+        let process = |pid| {
+            let mut client = server.dial();
+            let hello = format!(r#"HELLO {{"v":2,"wid":"w1","pid":{pid}}}"#);
+            client.talk(&format!("< +HI {{\"v\":2}}\n> {hello}\n< +OK"));
+            client
+        };
+        let connections = || server.block_on(server.handle().overview()).unwrap().connections;
+        let mut first = process(7);
+        first.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
+        drop(first);
+        until("the connection is gone", || connections() == 0);
+        let again = process(7);
+        let working = || server.block_on(server.handle().overview()).unwrap().working;
+        assert_eq!(working(), 1, "its network was away");
+        drop(again);
+        until("the connection is gone", || connections() == 0);
+        let mut other = process(8);
+        other.talk("> FETCH default\n< $*12345678*");
+        other.talk("> ACK {\"jid\":\"12345678\"}\n< +OK\n> INFO\n< $*\"working\":0*");
     }
 }
 

@@ -7,7 +7,7 @@ use weir_base::clock::Clock;
 use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::model::{Delivery, FailureReport, JobLocation, QueueName, SetName};
+use weir_jobs::model::{Delivery, FailureReport, JobLocation, QueueName, SetName, Wid, WorkerEnd};
 use weir_jobs::settings::{Fsync, JobServerLimits, JobServerSettings};
 use weir_jobs::store::{
     BatchSize, FetchRequest, Filter, ScanRequest, Store, StoreCondition, StoreError,
@@ -54,6 +54,31 @@ async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
     store.fetch(request).await.expect("fetch works").pop()
 }
 
+async fn push_to(
+    store: &EmbeddedStore<SimulatedDisk>,
+    queue: &str,
+    jid: &str,
+    bytes: usize,
+) -> Result<(), StoreError> {
+    let text = "x".repeat(bytes);
+    let json = format!(r#"{{"jid":"{jid}","jobtype":"T","args":["{text}"],"queue":"{queue}"}}"#);
+    let mut batch = JobBatch::new();
+    let now = Clock::system().now();
+    let job = batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).expect("a job");
+    store.push(&[job]).await
+}
+
+async fn fetch_as(
+    store: &EmbeddedStore<SimulatedDisk>,
+    wid: &Wid,
+    queue: &str,
+) -> Option<Box<str>> {
+    let queues = [QueueName::parse(queue, &JobServerLimits::default()).expect("a name")];
+    let (max, wait) = (BatchSize::ONE, Duration::ZERO);
+    let request = FetchRequest { wid: Some(wid), queues: &queues, max, wait };
+    store.fetch(request).await.expect("fetch works").pop().map(|delivery| delivery.jid)
+}
+
 fn run<F: Future<Output = ()>>(test: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), test);
@@ -88,6 +113,51 @@ fn on_a_full_disk_cron_jobs_wait_and_the_reserve_is_left_to_workers() {
         assert_eq!(store.cron_states().await.expect("they are read").len(), 0);
         let delivery = fetch(&store).await.expect("a job");
         assert_eq!(store.ack(&[&delivery.jid]).await, Ok(Vec::new()));
+    });
+}
+
+/// The reserve of the disk does not hold its record.
+#[test]
+fn a_job_that_can_not_be_made_dead_now_keeps_no_other_job_and_dies_once() {
+    run(async {
+        let (disk, metrics) = (SimulatedDisk::new(1), JobsMetrics::detached());
+        let (mut settings, clock) = (settings(Fsync::Always), Clock::system());
+        settings.limits.segment_bytes = 256 << 10;
+        let opened = EmbeddedStore::open_on(disk.clone(), &settings, clock, metrics.clone());
+        let store = opened.expect("the log opens").0;
+        let wid = Wid::new("w1");
+        let lose = async || store.release(&wid, WorkerEnd::Killed).await;
+        push_to(&store, "q", "large-job", 60_000).await.expect("stored");
+        for _ in 0..2 {
+            assert_eq!(fetch_as(&store, &wid, "q").await.as_deref(), Some("large-job"));
+            assert_eq!(lose().await, Ok(1));
+        }
+        push_to(&store, "q", "small-job", 10).await.expect("stored");
+        disk.set_space(Some(disk.used_bytes() + 300_000));
+        fill(&store).await;
+        for jid in ["large-job", "small-job"] {
+            assert_eq!(fetch_as(&store, &wid, "q").await.as_deref(), Some(jid));
+        }
+        let deaths = || {
+            let hits = metrics.limit_hits().into_iter();
+            hits.filter(|hit| hit.limit == "returns_max").map(|hit| hit.hits).sum::<u64>()
+        };
+        for _ in 0..2 {
+            assert_eq!(lose().await, Err(StoreError::DiskFull));
+            assert_eq!((store.busy(&wid), deaths()), (1, 0));
+        }
+        let other = Wid::new("w2");
+        assert_eq!(fetch_as(&store, &other, "q").await.as_deref(), Some("small-job"));
+        disk.set_space(None);
+        let mut released = Err(StoreError::DiskFull);
+        for _ in 0..TRIES {
+            released = lose().await;
+            if released.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!((released, store.counts().await.dead, deaths()), (Ok(1), 1, 1));
     });
 }
 

@@ -1,5 +1,6 @@
 //! Operators' actions on waiting jobs.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
@@ -8,8 +9,9 @@ use weir_jobs::store::{Action, Selection, StoreError};
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
-use super::moves::{MoveSource, MoveTarget};
+use super::moves::{MoveSource, MoveTarget, TextPair};
 use super::store_core::StoreCore;
+use super::stored::StoredText;
 
 /// Jobs that are read and moved in one step.
 const STEP_JOBS: usize = 200;
@@ -102,7 +104,36 @@ impl StoreCore {
         };
         let pairs: Vec<_> =
             entries.into_iter().map(|it| (it.payload.clone(), it.payload)).collect();
-        Ok(self.shift(connection, &source, &target, &pairs, "").await?.moved)
+        let moved = self.shift(connection, &source, &target, &pairs, "").await?.moved;
+        if action == Action::Kill {
+            self.forget_kills_of(connection, place, &pairs).await?;
+        }
+        Ok(moved)
+    }
+
+    /// Forgets how often jobs that an operator has killed have killed their workers.
+    async fn forget_kills_of(
+        &self,
+        connection: &LinkConnection,
+        place: &JobLocation,
+        pairs: &[TextPair],
+    ) -> Result<(), StoreError> {
+        let mut by_queue: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (payload, _) in pairs {
+            let Ok(text) = StoredText::parse(payload, usize::MAX) else { continue };
+            let queue = match place {
+                JobLocation::Queue(queue) => Some(queue.to_string()),
+                JobLocation::Set(_) => text.string("queue"),
+            };
+            if let Some(queue) = queue {
+                by_queue.entry(queue).or_default().push(text.jid);
+            }
+        }
+        for (queue, jids) in by_queue {
+            let jids: Vec<&str> = jids.iter().map(String::as_str).collect();
+            self.forget_kills(connection.clone(), &queue, &jids).await?;
+        }
+        Ok(())
     }
 
     pub(super) fn place_key(&self, place: &JobLocation) -> String {

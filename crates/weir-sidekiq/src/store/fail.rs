@@ -102,7 +102,7 @@ impl StoreCore {
             return Err(StoreError::NotFound(jid));
         };
         let field = owner.field(number);
-        let was_there = self.end_reserved(connection, queue, &field, outcome, &text).await?;
+        let was_there = self.end_reserved(connection, &job, &field, outcome, &text).await?;
         let held = self.state.borrow_mut().reservations.remove(number);
         if !was_there || held.is_none() {
             return Err(StoreError::NotFound(jid));
@@ -132,7 +132,7 @@ impl StoreCore {
         let (outcome, text, failure) =
             self.decide_failure(&found.job, report, FailureCause::Run, self.now());
         let (queue, field) = (&found.job.queue, found.field());
-        if !self.end_reserved(connection, queue, &field, outcome, &text).await? {
+        if !self.end_reserved(connection, &found.job, &field, outcome, &text).await? {
             return Err(not_found);
         }
         self.record_class(&found.job, RunOutcome::Failed);
@@ -148,12 +148,12 @@ impl StoreCore {
     async fn end_reserved(
         &self,
         connection: &mut LinkConnection,
-        queue: &QueueName,
+        job: &Reservation,
         field: &str,
         outcome: FailOutcome,
         text: &[u8],
     ) -> Result<bool, StoreError> {
-        let name = queue.as_str();
+        let name = job.queue.as_str();
         match outcome {
             FailOutcome::Discarded => {
                 let deleted = connection.hdel(self.keys.reserved(name), field).await;
@@ -170,8 +170,16 @@ impl StoreCore {
                 let by = Settlement::default();
                 let moved =
                     self.settle_field(connection, name, field, by, &dead, now, text).await?;
-                self.trim_dead(connection, "").await?;
-                Ok(moved)
+                let forgotten = async {
+                    match moved {
+                        true => self.forget_kills(connection.clone(), name, &[&job.jid]).await,
+                        false => Ok(()),
+                    }
+                };
+                let trimmed = async { self.trim_dead(&mut connection.clone(), "").await };
+                // At once, so that they take one round trip.
+                let (forgotten, trimmed) = futures_util::future::join(forgotten, trimmed).await;
+                forgotten.and(trimmed).map(|()| moved)
             }
         }
     }

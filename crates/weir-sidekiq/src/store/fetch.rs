@@ -270,6 +270,7 @@ pub(super) fn reservation_of(
         expires_at: since + reserve_for,
         payload: payload.to_vec(),
         run: None,
+        arrival: 0,
     }
 }
 

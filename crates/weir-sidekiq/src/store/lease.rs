@@ -161,7 +161,7 @@ impl StoreCore {
 
     fn forget_reservations(&self) {
         let state = &mut *self.state.borrow_mut();
-        let reservations = std::mem::take(&mut state.reservations);
+        let reservations = state.reservations.take_all();
         let mut jobs = 0;
         for (_, lost) in reservations.iter() {
             state.lost.insert(&lost.jid, lost.queue.clone());

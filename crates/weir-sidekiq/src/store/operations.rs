@@ -10,8 +10,9 @@ use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
-    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, Sample, ScanPage,
-    ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError, WorkerReport,
+    LocalBoxFuture, LostWorkers, OpenStore, QueueAction, QueueTraffic, ReservationMark, Reserved,
+    Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError,
+    WorkerReport,
 };
 
 use super::unsupported::check_supported;
@@ -111,8 +112,22 @@ impl Store for RedisStore {
         self.timed(StoreOperation::Fail, self.core.fail_all(reporter, reports)).await
     }
 
-    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
-        self.timed(StoreOperation::Release, self.core.release(wid, end)).await
+    async fn release_until(
+        &self,
+        wid: &Wid,
+        mark: &ReservationMark,
+        end: WorkerEnd,
+    ) -> Result<usize, StoreError> {
+        let last = mark.last_in(0);
+        self.timed(StoreOperation::Release, self.core.release(wid, last, end)).await
+    }
+
+    fn reservation_mark(&self) -> ReservationMark {
+        ReservationMark::new([self.core.state.borrow().reservations.last_arrival()])
+    }
+
+    fn watch_workers(&self, lost: LostWorkers) {
+        self.core.state.borrow_mut().lost_workers = lost;
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {

@@ -45,9 +45,13 @@ impl StoreCore {
         connected: &[WorkerReport],
     ) -> Result<(), StoreError> {
         let now = self.now();
-        let overdue = self.state.borrow_mut().adopted_workers.overdue(connected, now);
+        let (overdue, last) = {
+            let mut state = self.state.borrow_mut();
+            let overdue = state.adopted_workers.overdue(connected, now);
+            (overdue, state.reservations.last_arrival())
+        };
         for wid in overdue {
-            let jobs = self.release(&wid, WorkerEnd::Stopped).await?;
+            let jobs = self.release(&wid, last, WorkerEnd::Stopped).await?;
             self.state.borrow_mut().adopted_workers.remove(&wid);
             tracing::warn!(%wid, jobs, "worker did not return: its jobs are waiting again");
         }
@@ -98,9 +102,8 @@ impl StoreCore {
     /// Returns the jobs of a worker as the threads of a process that run them.
     fn work(&self, wid: &Wid) -> Vec<(String, String)> {
         let state = self.state.borrow();
-        let numbers = state.reservations.of_worker(wid);
-        let jobs = numbers.iter().take(SHOWN_JOBS_MAX).filter_map(|number| {
-            let job = state.reservations.get(*number)?;
+        let held = state.reservations.held_until(wid, u64::MAX);
+        let jobs = held.take(SHOWN_JOBS_MAX).filter_map(|(number, job)| {
             let work = serde_json::json!({
                 "queue": job.queue.as_str(),
                 "payload": std::str::from_utf8(&job.payload).ok()?,

@@ -95,7 +95,7 @@ impl StoreCore {
         let deleted: Result<(), _> = pipeline.query_async(&mut connection).await;
         deleted.map_err(|error| self.link.failed(&error))?;
         let mut state = self.state.borrow_mut();
-        state.reservations = Default::default();
+        drop(state.reservations.take_all());
         state.undelivered.clear();
         state.returned.clear();
         state.known.clear();

@@ -21,6 +21,9 @@ pub(super) struct Reservation {
     pub(super) expires_at: Timestamp,
     /// As it was in the list.
     pub(super) payload: Vec<u8>,
+    /// Its place in the order in which reservations entered the table, which sets it. Numbers have another order: they are
+    /// given to jobs before Redis reserves them.
+    pub(super) arrival: u64,
     /// Of the statistics by type. `None`: it is not a job of this process.
     pub(super) run: Option<Rc<TypeRun>>,
 }
@@ -39,10 +42,13 @@ pub(super) struct Reservations {
     by_jid: BTreeSet<(Box<str>, u64)>,
     by_expiry: BTreeSet<(Timestamp, u64)>,
     busy: BTreeMap<Wid, u64>,
+    last_arrival: u64,
 }
 
 impl Reservations {
-    pub(super) fn insert(&mut self, number: u64, reservation: Reservation) {
+    pub(super) fn insert(&mut self, number: u64, mut reservation: Reservation) {
+        self.last_arrival += 1;
+        reservation.arrival = self.last_arrival;
         self.by_jid.insert((reservation.jid.clone(), number));
         self.by_expiry.insert((reservation.expires_at, number));
         if let Some(wid) = &reservation.wid {
@@ -64,6 +70,17 @@ impl Reservations {
             }
         }
         Some(reservation)
+    }
+
+    /// Removes all. The order in which they enter goes on.
+    pub(super) fn take_all(&mut self) -> Self {
+        let emptied = Self { last_arrival: self.last_arrival, ..Self::default() };
+        std::mem::replace(self, emptied)
+    }
+
+    /// Returns the place of the last one that has entered the table.
+    pub(super) const fn last_arrival(&self) -> u64 {
+        self.last_arrival
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Reservation> {
@@ -88,10 +105,13 @@ impl Reservations {
         })
     }
 
-    /// Returns the numbers of a worker's reservations, the oldest first.
-    pub(super) fn of_worker(&self, wid: &Wid) -> Vec<u64> {
-        let held = self.by_number.iter().filter(|(_, it)| it.wid.as_ref() == Some(wid));
-        held.map(|(number, _)| *number).collect()
+    /// Returns a worker's reservations that entered the table up to the place `last`, the lowest number first.
+    pub(super) fn held_until<'a>(
+        &'a self,
+        wid: &'a Wid,
+        last: u64,
+    ) -> impl Iterator<Item = (u64, &'a Reservation)> {
+        self.iter().filter(move |(_, it)| it.arrival <= last && it.wid.as_ref() == Some(wid))
     }
 
     /// Returns the reservation that expires first, if it has expired.
@@ -136,6 +156,7 @@ mod tests {
             expires_at: Timestamp::from_millis(expires),
             payload: Vec::new(),
             run: None,
+            arrival: 0,
         }
     }
 
@@ -152,7 +173,10 @@ mod tests {
         assert_eq!(reported(Some(&Wid::new("w2"))), [2]);
         assert!(reported(Some(&Wid::new("w1"))).is_empty(), "it is another worker's");
         assert_eq!(reported(None), [2]);
-        assert_eq!(table.of_worker(&Wid::new("w1")), [1, 3]);
+        let held = |table: &Reservations, last| -> Vec<u64> {
+            table.held_until(&Wid::new("w1"), last).map(|(number, _)| number).collect()
+        };
+        assert_eq!(held(&table, table.last_arrival()), [1, 3]);
         assert_eq!(table.busy(&Wid::new("w1")), 2);
         assert_eq!(table.expired(Timestamp::from_millis(4)), None);
         table.extend(2, Timestamp::from_millis(8));
@@ -163,5 +187,20 @@ mod tests {
         table.remove(1);
         assert_eq!((table.busy(&Wid::new("w1")), table.with_jid("b").count()), (0, 0));
         assert!(table.remove(1).is_none());
+    }
+
+    #[test]
+    fn what_enters_after_a_mark_is_behind_it_whatever_its_number() {
+        let mut table = Reservations::default();
+        table.insert(5, reservation("a", "w1", 9));
+        let mark = table.last_arrival();
+        table.insert(2, reservation("b", "w1", 9));
+        let held = |table: &Reservations| -> Vec<u64> {
+            table.held_until(&Wid::new("w1"), mark).map(|(number, _)| number).collect()
+        };
+        assert_eq!(held(&table), [5]);
+        assert_eq!(table.take_all().iter().count(), 2);
+        table.insert(6, reservation("a", "w1", 9));
+        assert_eq!((held(&table), table.iter().count()), (vec![], 1));
     }
 }

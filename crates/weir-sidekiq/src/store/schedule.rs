@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_jobs::model::{FailureCause, SetName};
+use weir_jobs::model::{FailureCause, SetName, WorkerEnd};
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
@@ -30,7 +30,7 @@ impl StoreCore {
         expired.and(scheduled).and(retries).and(trimmed).and(served)
     }
 
-    /// Fails this node's jobs whose reservation has expired.
+    /// Fails this node's jobs whose reservation has expired, and releases those whose worker was lost before.
     pub(super) async fn fail_expired(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
@@ -40,9 +40,17 @@ impl StoreCore {
                 let state = self.state.borrow();
                 let number = state.reservations.expired(self.now());
                 let job = number.and_then(|number| state.reservations.get(number));
-                number.zip(job.map(|job| job.jid.clone()))
+                number.zip(job.map(|job| {
+                    let is_lost = state.lost_workers.has(job.wid.as_ref());
+                    (job.jid.clone(), is_lost.then(|| job.queue.clone()))
+                }))
             };
-            let Some((number, jid)) = expired else { return Ok(()) };
+            let Some((number, (jid, queue_if_lost))) = expired else { return Ok(()) };
+            if let Some(queue) = queue_if_lost {
+                let held = vec![(number, jid, queue)];
+                self.return_held(connection, held, WorkerEnd::Killed).await?;
+                continue;
+            }
             let report = rules::reservation_expired(jid);
             ignore_lost(self.fail_job(connection, number, report, FailureCause::Run).await)?;
         }

@@ -15,7 +15,7 @@ use weir_jobs::metrics::{JobsMetrics, QueueMetrics, StoreMetrics};
 use weir_jobs::model::QueueName;
 use weir_jobs::node::NodeFigures;
 use weir_jobs::settings::JobServerLimits;
-use weir_jobs::store::{Counts, QueueTraffic, StoreError};
+use weir_jobs::store::{Counts, LostWorkers, QueueTraffic, StoreError};
 
 use super::adopted::AdoptedWorkers;
 use super::class_metrics::ClassMetrics;
@@ -82,6 +82,7 @@ pub(super) struct StoreCore {
 pub(super) struct StoreState {
     pub(super) reservations: Reservations,
     pub(super) adopted_workers: AdoptedWorkers,
+    pub(super) lost_workers: LostWorkers,
     pub(super) nodes: KnownNodes<NodeFigures>,
     /// Where the next step of forgetting nodes begins.
     pub(super) forget_cursor: String,

@@ -2,9 +2,8 @@
 //!
 //! How often a job did is counted in Redis for all nodes, by jid, and forgotten after three days.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::time::Duration;
 
 use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
@@ -15,12 +14,13 @@ use weir_jobs::store::StoreError;
 
 use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
+use super::undelivered::RETURNED_PER_SCRIPT_MAX;
 
-/// The age at which a count starts again.
-pub(super) const COUNT_AGE_MAX: Duration = rules::KILLS_AGE_MAX;
+/// A reserved job: its number, its jid and its queue.
+pub(super) type HeldJob = (u64, Box<str>, QueueName);
 
 /// How often jobs have killed their workers, by jid.
-pub(super) type KillCounts = BTreeMap<Box<str>, WorkerKills>;
+type KillCounts = BTreeMap<Box<str>, WorkerKills>;
 
 fn parse_kills(text: &str) -> Option<WorkerKills> {
     let (times, since) = text.split_once(' ')?;
@@ -30,58 +30,106 @@ fn parse_kills(text: &str) -> Option<WorkerKills> {
 }
 
 impl StoreCore {
-    /// Releases the reservations of a worker that is gone. Returns their number.
+    /// Releases the reservations of a worker that is gone, of those that entered the table up to the place `last`. Returns
+    /// their number.
     pub(super) async fn release(
         self: &Rc<Self>,
         wid: &Wid,
+        last: u64,
         end: WorkerEnd,
     ) -> Result<usize, StoreError> {
         let mut connection = self.ready().await?;
-        let held: Vec<(u64, Box<str>, QueueName)> = {
+        let held: Vec<HeldJob> = {
             let state = self.state.borrow();
-            let numbers = state.reservations.of_worker(wid).into_iter();
-            let job = |number| state.reservations.get(number).map(|it| (number, it));
-            numbers
-                .filter_map(job)
-                .map(|(number, job)| (number, job.jid.clone(), job.queue.clone()))
-                .collect()
+            let held = state.reservations.held_until(wid, last);
+            held.map(|(number, job)| (number, job.jid.clone(), job.queue.clone())).collect()
         };
-        let mut jids: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (_, jid, queue) in &held {
-            jids.entry(queue.as_str()).or_default().push(jid);
-        }
-        let mut counts = KillCounts::new();
-        if end == WorkerEnd::Killed {
-            for (queue, jids) in jids {
-                counts.extend(self.kill_counts(&mut connection, queue, jids.into_iter()).await?);
-            }
-        }
-        let mut returning: BTreeMap<QueueName, Vec<(u64, Box<str>)>> = BTreeMap::new();
-        let (released, now) = (held.len(), self.now());
+        let released = held.len();
+        let returned = self.return_held(&mut connection, held, end).await;
+        self.wake_waiting_fetches();
+        returned.map(|()| released)
+    }
+
+    /// Returns the jobs of workers that ended. A job or a queue that can't be written now keeps no other one.
+    pub(super) async fn return_held(
+        self: &Rc<Self>,
+        connection: &mut LinkConnection,
+        held: Vec<HeldJob>,
+        end: WorkerEnd,
+    ) -> Result<(), StoreError> {
+        let mut by_queue: BTreeMap<QueueName, Vec<(u64, Box<str>)>> = BTreeMap::new();
         for (number, jid, queue) in held {
+            by_queue.entry(queue).or_default().push((number, jid));
+        }
+        let mut failed = None;
+        for (queue, jobs) in by_queue {
+            let returned = self.return_to_queue(connection, &queue, jobs, end).await;
+            failed = failed.or(returned.err());
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn return_to_queue(
+        self: &Rc<Self>,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+        jobs: Vec<(u64, Box<str>)>,
+        end: WorkerEnd,
+    ) -> Result<(), StoreError> {
+        let is_counted = end == WorkerEnd::Killed;
+        let jids = jobs.iter().map(|(_, jid)| &**jid).filter(|_| is_counted);
+        let counts = self.kill_counts(connection, queue.as_str(), jids).await?;
+        let now = self.now();
+        let (mut returning, mut failed) = (Vec::new(), None);
+        for (number, jid) in jobs {
             let before = counts.get(&jid).copied();
             match rules::after_worker_end(end, before, self.limits.returns_max, now) {
                 Return::Dies { times } => {
-                    self.metrics.limit_hit(JobServerLimit::ReturnsMax);
-                    tracing::warn!(%jid, times, "a job has killed too many workers: it is dead");
-                    let report = rules::worker_killed(jid.clone(), times);
-                    let cause = FailureCause::WorkerKilled;
-                    ignore_lost(self.fail_job(&mut connection, number, report, cause).await)?;
-                    self.forget_kills(&mut connection, queue.as_str(), &jid).await?;
+                    let died = self.die(connection, queue, number, jid, times).await;
+                    failed = failed.or(died.err());
                 }
-                Return::Waits(_) => returning.entry(queue).or_default().push((number, jid)),
+                Return::Waits(_) => returning.push((number, jid)),
             }
         }
-        for (queue, jobs) in returning {
-            // The script counts the kill of a job with a jid.
-            let counted = |jid| if end == WorkerEnd::Killed { jid } else { "" };
-            let fields: Vec<_> =
-                jobs.iter().map(|(number, jid)| (*number, counted(&**jid))).collect();
-            self.put_back(&mut connection, &queue, &fields).await?;
-            self.state.borrow_mut().note_returned(&queue, &jobs, now);
+        // The lowest number is served first, so it returns last.
+        returning.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let mut counted = BTreeSet::new();
+        for step in returning.chunks(RETURNED_PER_SCRIPT_MAX) {
+            // The script counts the kill of a job with a jid. Two jobs with one jid were one worker's.
+            let jobs = step.iter().map(|(number, jid)| {
+                let is_first = is_counted && counted.insert(&**jid);
+                (*number, if is_first { &**jid } else { "" })
+            });
+            let jobs: Vec<(u64, &str)> = jobs.collect();
+            self.put_back(connection, queue, &jobs).await?;
+            self.state.borrow_mut().note_returned(queue, step, now);
         }
-        self.wake_waiting_fetches();
-        Ok(released)
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Moves a job that has killed too many workers to the dead set.
+    async fn die(
+        self: &Rc<Self>,
+        connection: &mut LinkConnection,
+        queue: &QueueName,
+        number: u64,
+        jid: Box<str>,
+        times: u8,
+    ) -> Result<(), StoreError> {
+        let report = rules::worker_killed(jid.clone(), times);
+        match self.fail_job(connection, number, report, FailureCause::WorkerKilled).await {
+            Ok(_) => {
+                self.metrics.limit_hit(JobServerLimit::ReturnsMax);
+                tracing::warn!(%jid, times, "a job has killed too many workers: it is dead");
+                Ok(())
+            }
+            // An earlier call has returned it, and the reply was lost: this kill is counted.
+            Err(StoreError::NotFound(_)) => {
+                self.state.borrow_mut().note_returned(queue, &[(number, jid)], self.now());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads how often each of these jobs of a queue has killed its worker before.
@@ -109,14 +157,18 @@ impl StoreCore {
         Ok(known.collect())
     }
 
-    async fn forget_kills(
+    /// Forgets how often jobs of a queue have killed their workers, because they are dead.
+    pub(super) async fn forget_kills(
         &self,
-        connection: &mut LinkConnection,
+        mut connection: LinkConnection,
         queue: &str,
-        jid: &str,
+        jids: &[&str],
     ) -> Result<(), StoreError> {
-        let forgotten: Result<(), _> = connection.hdel(self.kills_key(queue), jid).await;
-        forgotten.map_err(|error| self.link.failed(&error))
+        match connection.hdel(self.kills_key(queue), jids).await {
+            // Nothing is counted in a key of another type.
+            Err(error) if error.code() == Some("WRONGTYPE") => Ok(()),
+            forgotten => forgotten.map_err(|error| self.link.failed(&error)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_jobs::model::{Wid, WorkerEnd};
-use weir_jobs::store::{Action, JobState, Store, StoreError};
+use weir_jobs::store::{Action, FailOutcome, JobState, LostWorkers, Store, StoreError};
 
 use super::harness::Harness;
 use super::world::{World, report, seconds};
@@ -142,6 +142,72 @@ pub(crate) async fn only_what_kills_workers_counts<H: Harness>(world: World<H>) 
     lose_worker(&world, WorkerEnd::Killed).await;
     assert_eq!(world.depth("default").await, 1);
     lose_worker(&world, WorkerEnd::Stopped).await;
+    lose_worker(&world, WorkerEnd::Killed).await;
+    assert_eq!(death(&world, "job-00001").await.0, "WorkerKilled");
+}
+
+pub(crate) async fn what_a_worker_reserves_after_it_was_given_up_stays<H: Harness>(
+    world: World<H>,
+) {
+    world.push_to("default", "job-00001 job-00002").await;
+    let wid = Wid::new("w1");
+    assert_eq!(world.fetch("default").await.as_deref(), Some("job-00001"));
+    let mark = world.store().reservation_mark();
+    // It has returned under its wid before its first job is released.
+    assert_eq!(world.fetch("default").await.as_deref(), Some("job-00002"));
+    let release = async || world.store().release_until(&wid, &mark, WorkerEnd::Killed).await;
+    assert_eq!(release().await, Ok(1));
+    assert_eq!((world.depth("default").await, world.store().busy(&wid)), (1, 1));
+    // It has its first job again when the release is repeated.
+    assert_eq!(world.fetch("default").await.as_deref(), Some("job-00001"));
+    assert_eq!(release().await, Ok(0));
+    assert_eq!(world.store().busy(&wid), 2);
+    // Marks outlive the deletion of all jobs.
+    world.store().flush().await.unwrap();
+    world.push_to("default", "job-00003").await;
+    assert_eq!(world.fetch("default").await.as_deref(), Some("job-00003"));
+    assert_eq!(release().await, Ok(0));
+    assert_eq!(world.store().busy(&wid), 1);
+}
+
+pub(crate) async fn a_lease_that_ends_after_its_worker_was_lost_counts_as_a_kill<H: Harness>(
+    world: World<H>,
+) {
+    world.store().watch_workers(LostWorkers::new(|wid| wid.as_str() == "lost"));
+    world.push_with("job-00001", r#""reserve_for":60,"retry":0"#).await;
+    for _ in 0..2 {
+        assert!(world.fetch_as("lost", "default").await.is_some());
+        world.advance(seconds(60)).await;
+        assert_eq!(world.census().await, (1, 0, 0, 0, 0), "it is not deleted");
+    }
+    assert_eq!(world.counts().await.failed_total, 0);
+    assert!(world.fetch_as("lost", "default").await.is_some());
+    world.advance(seconds(60)).await;
+    assert_eq!(death(&world, "job-00001").await.0, "WorkerKilled");
+}
+
+pub(crate) async fn kills_are_forgotten_when_the_job_is_dead<H: Harness>(world: World<H>) {
+    world.push_with("job-00001", r#""retry":1"#).await;
+    for _ in 0..2 {
+        lose_worker(&world, WorkerEnd::Killed).await;
+    }
+    world.fetch("default").await;
+    world.fail("job-00001").await;
+    world.advance(seconds(60)).await;
+    world.fetch("default").await;
+    assert_eq!(world.fail("job-00001").await, FailOutcome::Dead);
+    world.act_on("dead", "job-00001", Action::Requeue).await;
+    for _ in 0..2 {
+        lose_worker(&world, WorkerEnd::Killed).await;
+    }
+    assert_eq!(world.census().await, (1, 0, 0, 0, 0));
+    // So does an operator who kills it.
+    world.act_on("queue:default", "job-00001", Action::Kill).await;
+    world.act_on("dead", "job-00001", Action::Requeue).await;
+    for _ in 0..2 {
+        lose_worker(&world, WorkerEnd::Killed).await;
+    }
+    assert_eq!(world.census().await, (1, 0, 0, 0, 0));
     lose_worker(&world, WorkerEnd::Killed).await;
     assert_eq!(death(&world, "job-00001").await.0, "WorkerKilled");
 }

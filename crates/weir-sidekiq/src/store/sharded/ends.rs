@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::StoreOperation;
 use weir_jobs::model::{FailureReport, Wid, WorkerEnd};
-use weir_jobs::store::{FailOutcome, Store as _, StoreError};
+use weir_jobs::store::{FailOutcome, ReservationMark, Store as _, StoreError};
 
 use super::shard::Shard;
 use super::sharded_core::ShardedCore;
@@ -117,19 +117,23 @@ impl ShardedCore {
     pub(super) async fn release(
         self: &Rc<Self>,
         wid: &Wid,
+        mark: &ReservationMark,
         end: WorkerEnd,
     ) -> Result<usize, StoreError> {
         self.check_open()?;
-        let with_jobs = self.shards.iter().filter(|shard| shard.store.busy(wid) > 0);
-        let releasing = with_jobs.map(async |shard: &Shard| {
+        let shards = self.shards.iter().enumerate();
+        let with_jobs = shards.filter(|(_, shard)| shard.store.busy(wid) > 0);
+        let releasing = with_jobs.map(async |(place, shard): (usize, &Shard)| {
+            let last = mark.last_in(place);
             let outcome = match shard.check() {
                 Ok(()) => {
-                    shard.timed(StoreOperation::Release, shard.core().release(wid, end)).await
+                    let releasing = shard.core().release(wid, last, end);
+                    shard.timed(StoreOperation::Release, releasing).await
                 }
                 Err(error) => Err(error),
             };
             if outcome.is_err() && !shard.is_usable() {
-                shard.owed_releases.borrow_mut().insert(wid.clone(), end);
+                shard.owed_releases.borrow_mut().insert(wid.clone(), (last, end));
                 return Ok(0);
             }
             outcome

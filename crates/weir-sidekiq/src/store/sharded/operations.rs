@@ -11,8 +11,9 @@ use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
 use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
-    LocalBoxFuture, OpenStore, QueueAction, QueueTraffic, Reserved, Restored, Sample, ScanPage,
-    ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError, WorkerReport,
+    LocalBoxFuture, LostWorkers, OpenStore, QueueAction, QueueTraffic, ReservationMark, Reserved,
+    Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError,
+    WorkerReport,
 };
 
 use super::{Shard, ShardedStore, ShardedStoreOptions};
@@ -121,8 +122,24 @@ impl Store for ShardedStore {
         self.core.fail_all(reporter, reports).await
     }
 
-    async fn release(&self, wid: &Wid, end: WorkerEnd) -> Result<usize, StoreError> {
-        self.core.release(wid, end).await
+    async fn release_until(
+        &self,
+        wid: &Wid,
+        mark: &ReservationMark,
+        end: WorkerEnd,
+    ) -> Result<usize, StoreError> {
+        self.core.release(wid, mark, end).await
+    }
+
+    fn reservation_mark(&self) -> ReservationMark {
+        let shards = self.core.shards.iter();
+        ReservationMark::new(shards.map(|it| it.core().state.borrow().reservations.last_arrival()))
+    }
+
+    fn watch_workers(&self, lost: LostWorkers) {
+        for shard in &self.core.shards {
+            shard.core().state.borrow_mut().lost_workers = lost.clone();
+        }
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {

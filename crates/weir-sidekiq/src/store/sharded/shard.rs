@@ -35,8 +35,9 @@ pub(super) struct Shard {
     pub(super) store: RedisStore,
     clock: Clock,
     absence: RefCell<Option<ShardAbsence>>,
-    /// Workers that vanished while the shard could not be used: their jobs return with it.
-    pub(super) owed_releases: RefCell<BTreeMap<Wid, WorkerEnd>>,
+    /// Workers that vanished while the shard could not be used: what they had up to a place in the order of arrival
+    /// returns with it.
+    pub(super) owed_releases: RefCell<BTreeMap<Wid, (u64, WorkerEnd)>>,
     /// When it was last read.
     pub(super) memory_bytes: Cell<u64>,
 }
@@ -147,13 +148,17 @@ impl Shard {
     /// Returns the jobs of workers that vanished meanwhile, before anybody can fetch new ones.
     async fn release_owed(&self) -> Result<(), StoreError> {
         loop {
-            let first = |owed: &BTreeMap<Wid, WorkerEnd>| {
-                owed.first_key_value().map(|(wid, end)| (wid.clone(), *end))
+            let first = |owed: &BTreeMap<Wid, (u64, WorkerEnd)>| {
+                owed.first_key_value().map(|(wid, release)| (wid.clone(), *release))
             };
             let owed = first(&self.owed_releases.borrow());
-            let Some((wid, end)) = owed else { return Ok(()) };
-            self.core().release(&wid, end).await?;
-            self.owed_releases.borrow_mut().remove(&wid);
+            let Some((wid, (last, end))) = owed else { return Ok(()) };
+            self.core().release(&wid, last, end).await?;
+            // Unless it vanished once more.
+            let mut owed = self.owed_releases.borrow_mut();
+            if owed.get(&wid).is_some_and(|(of, _)| *of == last) {
+                owed.remove(&wid);
+            }
         }
     }
 }

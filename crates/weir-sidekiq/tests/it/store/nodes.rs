@@ -1,9 +1,10 @@
 //! Several nodes on one Redis.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use weir_base::clock::Timestamp;
+use redis::Commands as _;
+use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::node::NodeReport;
 use weir_jobs::settings::{JobServerLimits, JobServerSettings};
@@ -13,6 +14,7 @@ use super::rig::{LEASE, Node, options, report, run};
 use crate::shared_redis::client;
 
 const LONG: Duration = Duration::from_secs(30);
+const RESERVED: &str = "weir:{queue:q}:reserved";
 
 fn job(jid: &str) -> String {
     format!(r#"{{"jid":"{jid}","jobtype":"Test","args":[],"queue":"q"}}"#)
@@ -149,6 +151,54 @@ fn nodes_that_end_do_not_count_against_a_job_but_killed_workers_do() {
         let node = Node::open_in(directory, &redis, LEASE);
         let dead = node.store.find("job-00001").await.unwrap().job().unwrap();
         assert_eq!(dead.failure.unwrap().errtype, "WorkerKilled");
+    });
+}
+
+/// A release as it is repeated if the script has run and its reply was lost.
+#[test]
+fn a_repeated_release_lets_a_job_live_that_waits_already() {
+    run(async |redis| {
+        let node = Node::open(&redis);
+        node.push(&job("job-00001")).await.unwrap();
+        assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
+        let mut client = client(&redis);
+        let reserved: BTreeMap<String, String> = client.hgetall(RESERVED).unwrap();
+        let (field, value) = reserved.first_key_value().unwrap();
+        let _: u64 = client.hdel(RESERVED, field).unwrap();
+        let _: u64 = client.rpush("queue:q", value.split_once('\n').unwrap().1).unwrap();
+        let kills = format!("2 {}", Clock::system().now().as_millis() / 1_000);
+        let _: u64 = client.hset("weir:kills", "job-00001", &kills).unwrap();
+        assert_eq!(node.store.release(&Wid::new("w1"), WorkerEnd::Killed).await, Ok(1));
+        let counts = node.store.counts().await;
+        assert_eq!((counts.queues[0].depth, counts.dead, counts.reserved), (1, 0, 0));
+        let kept: Option<String> = client.hget("weir:kills", "job-00001").unwrap();
+        assert_eq!(kept.as_deref(), Some(&*kills));
+        let hits = node.metrics.limit_hits();
+        assert!(hits.iter().all(|hit| hit.limit != "returns_max"), "{hits:?}");
+        assert_eq!(node.store.ack(&["job-00001"]).await, Ok(vec![]), "its worker lives on");
+        assert_eq!(node.store.counts().await.queues[0].depth, 0);
+    });
+}
+
+#[test]
+fn two_jobs_with_one_jid_count_one_kill_and_those_of_earlier_versions_none() {
+    run(async |redis| {
+        let mut client = client(&redis);
+        let now = Clock::system().now().as_millis() / 1_000;
+        let _: u64 = client.hset("weir:vanished", "job-00001", format!("2 {now}")).unwrap();
+        let node = Node::open(&redis);
+        for _ in 0..2 {
+            node.push(&job("job-00001")).await.unwrap();
+            assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
+        }
+        assert_eq!(node.store.release(&Wid::new("w1"), WorkerEnd::Killed).await, Ok(2));
+        let counts = node.store.counts().await;
+        assert_eq!((counts.queues[0].depth, counts.dead), (2, 0));
+        let kills: String = client.hget("weir:kills", "job-00001").unwrap();
+        assert!(kills.starts_with("1 "), "{kills}");
+        let client = std::cell::RefCell::new(client);
+        let has_earlier = || -> bool { client.borrow_mut().exists("weir:vanished").unwrap() };
+        node.until(async || !has_earlier()).await;
     });
 }
 

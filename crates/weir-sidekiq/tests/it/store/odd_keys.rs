@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use redis::Commands as _;
+use weir_jobs::model::{Wid, WorkerEnd};
 use weir_jobs::store::{FailOutcome, Store};
 use weir_sidekiq::RedisEndpoint;
 
@@ -66,6 +67,36 @@ fn a_failure_that_can_not_be_stored_leaves_the_job_reserved() {
         delete(&redis, "retry");
         let outcome = node.store.fail(report("job-00001")).await;
         assert!(matches!(outcome, Ok(FailOutcome::Retry { .. })), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_dead_set_of_another_type_keeps_no_other_job_reserved() {
+    run(async |redis| {
+        let node = Node::open(&redis);
+        let lose = async || node.store.release(&Wid::new("w1"), WorkerEnd::Killed).await;
+        let hits = || {
+            let hits = node.metrics.limit_hits().into_iter();
+            hits.filter(|hit| hit.limit == "returns_max").map(|hit| hit.hits).sum::<u64>()
+        };
+        node.push(JOB).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00001"));
+            assert_eq!(lose().await, Ok(1));
+        }
+        node.push(&JOB.replace("job-00001", "job-00002")).await.unwrap();
+        for jid in ["job-00001", "job-00002"] {
+            assert_eq!(node.fetch_now("q").await.as_deref(), Some(jid));
+        }
+        set(&redis, "dead");
+        for _ in 0..2 {
+            assert!(lose().await.is_err());
+        }
+        let other = node.fetch("w2", "q", Duration::ZERO).await.unwrap();
+        assert_eq!((&*other.jid, hits()), ("job-00002", 0));
+        delete(&redis, "dead");
+        assert_eq!(lose().await, Ok(1));
+        assert_eq!((node.store.counts().await.dead, hits()), (1, 1));
     });
 }
 
