@@ -155,7 +155,8 @@ impl MemoryStoreInner {
         }
     }
 
-    /// Delivers jobs of `queues` to the fetches that wait for them, the longest waiting first.
+    /// Delivers jobs of `queues` to the fetches that wait for them, the longest waiting first. Wakes the timer if the next
+    /// job may start, or the reservation of one ends, before its next wake-up.
     fn offer<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
         // Those that wait for a resource which a job has left come before its queue, so that all get it in turn.
         let freed = self.state.borrow_mut().take_freed();
@@ -173,13 +174,13 @@ impl MemoryStoreInner {
                 _ => break,
             }
         }
+        self.note_due();
     }
 
     /// Stores the callbacks of batches that are due.
     fn run_batches(&self) {
         let queues = self.state.borrow_mut().run_batches(self.clock.now());
         self.offer(&queues);
-        self.note_due();
     }
 
     fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: BatchSize) -> Vec<MemoryFetch> {
@@ -239,7 +240,6 @@ impl Store for MemoryStore {
         self.inner.check_open()?;
         let queues = self.inner.state.borrow_mut().push(jobs, self.inner.clock.now())?;
         self.inner.offer(&queues);
-        self.inner.note_due();
         Ok(())
     }
 
@@ -260,7 +260,6 @@ impl Store for MemoryStore {
         self.inner.check_open()?;
         let queues = self.inner.state.borrow_mut().restore(jobs, self.inner.clock.now())?;
         self.inner.offer(&queues);
-        self.inner.note_due();
         Ok(())
     }
 
@@ -310,7 +309,6 @@ impl Store for MemoryStore {
         };
         let outcomes = reports.into_iter().map(fail).collect();
         self.inner.run_batches();
-        self.inner.note_due();
         outcomes
     }
 
@@ -324,7 +322,6 @@ impl Store for MemoryStore {
         let (last, now) = (mark.last_in(0), self.inner.clock.now());
         let queues = self.inner.state.borrow_mut().release(wid, last, end, now);
         self.inner.offer(&queues);
-        self.inner.note_due();
         Ok(queues.len())
     }
 
@@ -458,7 +455,6 @@ impl Store for MemoryStore {
         let acted = self.inner.state.borrow_mut().act(place, what, action, now);
         self.inner.offer(&acted.queues);
         self.inner.run_batches();
-        self.inner.note_due();
         Ok(acted.jobs)
     }
 

@@ -52,6 +52,8 @@ pub(super) struct MemoryFetch {
     /// The ticket of its reservation.
     ticket: u64,
     since: Timestamp,
+    /// The features of the job before it started, among them a lock that ends at the start.
+    features: JobFeatures,
     pub(super) delivery: Delivery,
 }
 
@@ -304,11 +306,12 @@ impl MemoryState {
             MemoryReservation { ticket, wid, since: now, expires_at, charge, run, uses };
         self.rest(id, MemoryJobState::Reserved(reservation), order);
         self.count_start(id, now);
-        self.features.set(id, self.features.get(id).started());
+        let features = self.features.get(id);
+        self.features.set(id, features.started());
         self.note_track(id, TrackState::Working, now);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.queue(&queue).metrics.wait.observe(waited);
-        MemoryFetch { id, ticket, since: now, delivery }
+        MemoryFetch { id, ticket, since: now, features, delivery }
     }
 
     /// Returns whether the reservation of a job that was taken has not ended.
@@ -320,7 +323,13 @@ impl MemoryState {
     /// Returns a job that was not delivered to its former position, unless its reservation has
     /// ended since. Returns its queue.
     pub(super) fn put_back(&mut self, taken: &MemoryFetch) -> Option<QueueName> {
-        self.is_held(taken).then(|| self.wait_again(taken.id, taken.since))
+        if !self.is_held(taken) {
+            return None;
+        }
+        if !self.features.is_locked(&taken.features, taken.since) {
+            self.features.set(taken.id, taken.features);
+        }
+        Some(self.wait_again(taken.id, taken.since))
     }
 
     /// Ends a reservation, or removes a job that waits again. Returns the job's queue, or `None` if

@@ -111,6 +111,7 @@ mod obeys_custom {
                     the_lock_lives_through_retries_and_death,
                     a_job_that_is_thrown_away_frees_its_lock,
                     until_start_the_fetch_frees_the_lock,
+                    a_job_that_was_not_delivered_has_its_lock_again,
                     a_lock_runs_out_and_passes_to_the_next_job,
                     the_lock_of_a_scheduled_job_lasts_from_its_time,
                     an_operator_frees_the_lock,
@@ -171,7 +172,8 @@ mod obeys_custom {
                     rates_change_at_a_reload,
                     only_jobs_that_are_handed_out_count_as_starts,
                     a_clock_that_is_set_back_holds_a_rate_back_for_one_interval,
-                    a_clock_that_is_set_back_holds_no_queue_back_beside_another_one;
+                    a_clock_that_is_set_back_holds_no_queue_back_beside_another_one,
+                    a_fetch_that_waits_across_a_reload_is_served_by_the_new_rate;
                 resources:
                     a_resource_holds_over_types_and_queues,
                     other_types_of_a_queue_start_in_their_order,

@@ -193,6 +193,19 @@ pub(crate) async fn a_clock_that_is_set_back_holds_no_queue_back_beside_another_
     assert_eq!(world.fetch("a b").await.as_deref(), Some("h-000002"));
 }
 
+pub(crate) async fn a_fetch_that_waits_across_a_reload_is_served_by_the_new_rate<H: Harness>(
+    _: World<H>,
+) {
+    // The store's own timer serves it.
+    let world = World::<H>::on_the_system_clock();
+    allocate(&world, of_queue(Rate::new(1, Duration::from_secs(3_600))));
+    push(&world, 1, "h h").await;
+    assert_eq!(served(&world, 1).await, "h1");
+    let waiting = world.wait_as("w1", "a").await;
+    allocate(&world, of_queue(Rate::new(1, millis(100))));
+    assert_eq!(waiting.jid().await.as_deref(), Some("h-000002"));
+}
+
 pub(crate) async fn a_concurrency_and_a_rate_hold_together<H: Harness>(world: World<H>) {
     let mut rules = with(|rules| {
         rules.limits.each = LaneLimits { concurrency: Some(1), rate: Some(burst(2)) };

@@ -105,6 +105,16 @@ pub(crate) async fn until_start_the_fetch_frees_the_lock<H: Harness>(world: Worl
     assert_free(&world).await;
 }
 
+pub(crate) async fn a_job_that_was_not_delivered_has_its_lock_again<H: Harness>(world: World<H>) {
+    let stuck = world.stuck_fetch("w1", "default").await;
+    push(&world, "first-001", UNTIL_START).await.unwrap();
+    assert_eq!(world.counts().await.unique_locks, 0, "it was handed out");
+    drop(stuck);
+    assert_locked(&world).await;
+    assert_eq!(world.fetch("default").await.as_deref(), Some("first-001"));
+    assert_free(&world).await;
+}
+
 pub(crate) async fn a_lock_runs_out_and_passes_to_the_next_job<H: Harness>(world: World<H>) {
     push(&world, "first-001", UNIQUE).await.unwrap();
     world.advance(seconds(600)).await;
