@@ -296,6 +296,13 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
         !uses.is_open(self.counted)
     }
 
+    /// Lets no resource owe more starts than its rate allows to owe. Needed if the clock was set back since the last start.
+    pub(crate) fn limit_debt(&mut self, now: Timestamp) {
+        for resource in &mut self.resources {
+            resource.rate.limit_debt(now);
+        }
+    }
+
     /// Returns the resources of which no job may start now.
     pub(crate) fn blocked(&self, used: &ResourceUse, now: Timestamp) -> ResourceSet {
         let mut blocked = ResourceSet::NONE;
@@ -332,7 +339,7 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
                 resource.waiting.push_back(queue.clone());
             }
             is_full |= resource.is_full(used.running(number));
-            latest = latest.max(resource.rate.wait_until(now));
+            latest = latest.max(resource.rate.blocked_until(now));
         }
         latest.filter(|_| !is_full)
     }

@@ -19,6 +19,7 @@ impl<D: Disk> Engine<D> {
         if !self.state.queues.have_rates() && !has_resources {
             return;
         }
+        self.state.resources.limit_debt(now);
         let blocked = self.blocked_resources(now);
         for name in queues {
             let number = self.state.queues.number(name.as_str());

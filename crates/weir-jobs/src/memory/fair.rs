@@ -58,6 +58,7 @@ impl MemoryState {
         queues: impl IntoIterator<Item = &'a QueueName>,
         now: Timestamp,
     ) {
+        self.resources.limit_debt(now);
         let blocked = self.blocked_resources(now);
         let classes = Arc::clone(&self.resources.classes);
         for name in queues {
