@@ -9,7 +9,9 @@ use weir_base::token_bucket::Rate;
 use crate::key_path::KeyPath;
 pub use crate::lanes::LaneLimits;
 use crate::model::QueueName;
-use crate::settings::{Dispatch, JobServerSettings, QueueSettings, StoreKind};
+use crate::settings::{
+    Dispatch, JobServerLimits, JobServerSettings, QueueSettings, ResourceSettings, StoreKind,
+};
 use crate::start_rate::StartRate;
 
 /// The part of a limit of jobs at once that runs without a record in the log.
@@ -60,6 +62,20 @@ pub struct ResourceLimits {
     pub types: BTreeSet<String>,
     /// Queues whose jobs use it.
     pub queues: BTreeSet<QueueName>,
+}
+
+impl ResourceLimits {
+    /// Returns the limits that settings define, whose names of queues were checked.
+    fn of_settings(settings: &ResourceSettings) -> Self {
+        let limits = JobServerLimits::default();
+        let queues = settings.queues.iter().filter_map(|name| QueueName::parse(name, &limits).ok());
+        Self {
+            concurrency: settings.concurrency,
+            rate: settings.rate,
+            types: settings.types.iter().cloned().collect(),
+            queues: queues.collect(),
+        }
+    }
 }
 
 /// The rules of one queue.
@@ -183,7 +199,9 @@ impl Allocation {
         let queues = queues.collect();
         let others = QueueAllocation { share: share(1), ..QueueAllocation::default() };
         let resources = settings.resources.iter();
-        let of = resources.map(|(name, resource)| (name.clone(), resource.limits())).collect();
+        let of = resources
+            .map(|(name, resource)| (name.clone(), ResourceLimits::of_settings(resource)))
+            .collect();
         Self { policy, queues, others, resources: ResourceRules { of } }
     }
 

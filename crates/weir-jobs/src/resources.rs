@@ -13,11 +13,22 @@ use weir_base::clock::Timestamp;
 use crate::allocation::ResourceRules;
 use crate::key_path::KeyPath;
 use crate::model::QueueName;
+use crate::settings::RESOURCES_MAX;
 use crate::start_rate::QueueRate;
-use crate::store::ResourceCounts;
 
-/// Resources that the settings may define: a set of them is one word.
-pub const RESOURCES_MAX: usize = 64;
+/// The state of one shared resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceCounts {
+    pub name: String,
+    /// The most jobs at once.
+    pub concurrency: Option<u32>,
+    /// How often jobs may start, as in the settings.
+    pub rate: Option<String>,
+    /// Jobs in progress.
+    pub used: u64,
+    /// Jobs that wait because the resource has no room.
+    pub blocked: u64,
+}
 
 /// A set of resources, by their numbers in the order of their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,12 +7,10 @@ use std::time::Duration;
 use weir_base::secret::Secret;
 use weir_settings::{COUNT, Choice, DAY, HOUR, MILLISECOND, SECOND, Section, TableReader, WAIT};
 
-use crate::allocation::ResourceLimits;
 use crate::cron::CronSettings;
 use crate::key_path::KeyPath;
 use crate::lanes::LaneLimits;
 use crate::model::QueueName;
-use crate::resources::RESOURCES_MAX;
 use crate::start_rate::StartRate;
 
 /// Where jobs are kept.
@@ -28,6 +26,8 @@ pub enum StoreKind {
     External,
 }
 
+/// Resources that the settings may define: a set of them is one word.
+pub const RESOURCES_MAX: usize = 64;
 /// A name is a label of metrics.
 const RESOURCE_NAME_BYTES_MAX: usize = 64;
 
@@ -146,7 +146,7 @@ impl JobServerSettings {
             resource.read(table);
             resource.check(table, limits);
             if is_external {
-                let error = "shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without a look at them: use the concurrency of a queue, which holds for workers of Weir";
+                let error = "shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without checking limits: use the concurrency of a queue, which holds for workers of Weir";
                 table.error(format!("jobs.resources.{name}: {error}"));
             }
             if name.is_empty() || name.len() > RESOURCE_NAME_BYTES_MAX {
@@ -233,18 +233,6 @@ pub struct ResourceSettings {
 }
 
 impl ResourceSettings {
-    /// Returns the rules that it defines. The names of queues were checked.
-    pub(crate) fn limits(&self) -> ResourceLimits {
-        let limits = JobServerLimits::default();
-        let queues = self.queues.iter().filter_map(|name| QueueName::parse(name, &limits).ok());
-        ResourceLimits {
-            concurrency: self.concurrency,
-            rate: self.rate,
-            types: self.types.iter().cloned().collect(),
-            queues: queues.collect(),
-        }
-    }
-
     fn check(&self, table: &mut TableReader<'_>, limits: &JobServerLimits) {
         let meaning = "a resource without a limit has no effect";
         table.require_either("concurrency", "rate", meaning);

@@ -31,6 +31,7 @@ use crate::model::{
     WorkerDirective, WorkerEnd,
 };
 use crate::node::{NodeReport, NodeState};
+use crate::resources::ResourceCounts;
 use crate::tracks::{Track, TrackUpdate};
 use weir_base::clock::Timestamp;
 pub use weir_log::Damage;
@@ -266,20 +267,6 @@ pub struct Counts {
     pub resources: Vec<ResourceCounts>,
     /// Time since the values were read; zero if they are current.
     pub age: Duration,
-}
-
-/// The state of one shared resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceCounts {
-    pub name: String,
-    /// The most jobs at once.
-    pub concurrency: Option<u32>,
-    /// How often jobs may start, as in the settings.
-    pub rate: Option<String>,
-    /// Jobs in progress.
-    pub used: u64,
-    /// Jobs that wait because the resource has no room.
-    pub blocked: u64,
 }
 
 /// One queue's counters.

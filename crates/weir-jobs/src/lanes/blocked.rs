@@ -1,20 +1,8 @@
 //! Lanes whose next job waits for a shared resource. They are in no level, so no pick looks at them, until the
 //! resource has room and the caller unblocks one. A change of the lane itself unblocks it as well.
 
-use super::lane::{LaneId, LaneList, LanePosition};
+use super::lane::{BlockedLanes, LaneId, LanePosition};
 use super::table::Lanes;
-
-/// The lanes that wait for the same resources.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BlockedLanes {
-    lanes: LaneList,
-    /// Jobs that wait in them.
-    waiting: u64,
-}
-
-impl BlockedLanes {
-    const EMPTY: Self = Self { lanes: LaneList::EMPTY, waiting: 0 };
-}
 
 impl Lanes {
     /// Blocks a lane that was picked, whose next job is of a class that may not start.

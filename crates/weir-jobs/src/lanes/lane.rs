@@ -200,3 +200,15 @@ impl LaneList {
         }
     }
 }
+
+/// The lanes whose next jobs wait for the same resources.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockedLanes {
+    pub(super) lanes: LaneList,
+    /// Jobs that wait in them.
+    pub(super) waiting: u64,
+}
+
+impl BlockedLanes {
+    pub(super) const EMPTY: Self = Self { lanes: LaneList::EMPTY, waiting: 0 };
+}

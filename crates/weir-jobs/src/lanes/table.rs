@@ -7,10 +7,10 @@ use hashbrown::HashTable;
 use weir_base::clock::Timestamp;
 use weir_base::token_bucket::TokenBucket;
 
-use super::blocked::BlockedLanes;
 use super::heap::LaneHeap;
 use super::lane::{
-    BlockedJobs, Lane, LaneId, LaneList, LaneOwner, LanePosition, TenantKey, UNLIMITED, micros_of,
+    BlockedJobs, BlockedLanes, Lane, LaneId, LaneList, LaneOwner, LanePosition, TenantKey,
+    UNLIMITED, micros_of,
 };
 use super::levels::Levels;
 use super::limits::{LaneLimits, LimitTable};

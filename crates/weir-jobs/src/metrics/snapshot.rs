@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::{OTHER_QUEUES, node_states, shard_states};
 use crate::lanes::{BlockedJobs, LaneCounts};
 use crate::node::NodeState;
-use crate::store::ResourceCounts;
+use crate::resources::ResourceCounts;
 use crate::store::shard_state::ShardState;
 
 /// The state of the server at one time.
