@@ -574,7 +574,7 @@ impl<D: Disk> Engine<D> {
                 if let Some(reservation) = &reservation {
                     self.forget_logged(reservation);
                     if let Some(run) = &reservation.run {
-                        run.returned(&jid, now);
+                        run.returned(jid, now);
                     }
                 }
                 let (charge, lane) = reservation.map_or((None, None), |it| (it.charge, it.lane));
