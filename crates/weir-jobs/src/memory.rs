@@ -162,6 +162,7 @@ impl MemoryStoreInner {
         let freed = self.state.borrow_mut().take_freed();
         freed.iter().for_each(|queue| self.offer_one(queue));
         queues.into_iter().for_each(|queue| self.offer_one(queue));
+        self.note_due();
     }
 
     fn offer_one(&self, queue: &QueueName) {
@@ -174,7 +175,6 @@ impl MemoryStoreInner {
                 _ => break,
             }
         }
-        self.note_due();
     }
 
     /// Stores the callbacks of batches that are due.

@@ -180,8 +180,11 @@ pub(crate) async fn a_tenant_whose_next_job_waits_is_left_out<H: Harness>(world:
     assert_eq!(served(&world, "a b").await, "Ah1 Xr6 X8", "and the queue is left out then");
     assert_eq!(used(&world, "one").await, (1, 5), "and those behind them, of the same tenants");
     push(&world, "a", 9, "Ar").await;
+    // In the memory store, a tenant whose jobs changed counts after the next fetch.
+    assert_eq!(served(&world, "a").await, "");
     assert_eq!(used(&world, "one").await, (1, 6));
     world.act_on("queue:a", "Ar-000009", Action::Discard).await;
+    assert_eq!(served(&world, "a").await, "");
     assert_eq!(used(&world, "one").await, (1, 5));
     // Its next job is another one now.
     world.act_on("queue:a", "Aq-000004", Action::Discard).await;
