@@ -15,7 +15,7 @@ use super::server::{Server, Victim};
 
 /// What is limited: a queue, two tenants of another one, and a resource that jobs of two queues use. Their names begin
 /// the jids.
-const LIMITED: [(&str, u32); 4] = [("queue", 3), ("small", 1), ("large", 2), ("shared", 2)];
+const LIMITED: [(&str, u32); 4] = [("queue", 5), ("small", 1), ("large", 2), ("shared", 2)];
 /// The place of the resource. Its jobs take longer than a restart of the server, so that workers have some meanwhile.
 const SHARED: usize = 3;
 const LONG_JOB_MS: u64 = 600;
@@ -30,7 +30,7 @@ const TRIES: u32 = 12_000;
 const SETTINGS: &str = r#"heartbeat_timeout = "6s"
 advanced.fetch_wait = "250ms"
 [jobs.queues.limited]
-concurrency = 3
+concurrency = 5
 [jobs.queues.tenants]
 fair_by = "/args/0"
 tenant_concurrency = 1
@@ -180,9 +180,10 @@ fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
         server.kill(victim);
         server.restart(victim);
     }
-    // The kills may have left every life too short for as many jobs at once as a limit allows.
-    let limits = LIMITED.map(|(_, limit)| limit);
-    fleet.wait_until(|| fleet.most().iter().zip(limits).all(|(most, limit)| *most >= limit));
+    // The kills may have left every life too short for as many jobs at once as a limit allows. A quarter of it has no
+    // records, and is not used after a kill.
+    let reached = |(most, (_, limit)): (u32, (&str, u32))| most >= limit - limit / 4;
+    fleet.wait_until(|| fleet.most().into_iter().zip(LIMITED).all(reached));
     fleet.wait_until(|| fleet.started.iter().all(|started| started.load(Ordering::SeqCst) > 0));
     fleet.over.store(true, Ordering::SeqCst);
     for worker in workers {
@@ -195,6 +196,7 @@ fn a_limit_of_jobs_at_once_holds_while_the_server_is_killed() {
     let (lives, all) = (kills + 1, started.iter().sum::<u64>());
     assert!(started.iter().all(|started| *started <= TENANT_BURST * lives), "{started:?}");
     assert!(all <= QUEUE_BURST * lives, "{started:?}");
-    assert_eq!(most, limits, "a limit was exceeded");
+    let is_within = |(most, (_, limit)): (u32, (&str, u32))| most <= limit;
+    assert!(most.into_iter().zip(LIMITED).all(is_within), "a limit was exceeded: {most:?}");
     server.stop();
 }
