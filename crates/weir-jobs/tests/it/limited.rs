@@ -507,3 +507,20 @@ fn a_lease_that_is_extended_for_long_is_in_the_log() {
         assert_eq!(store.fetch("eight").await, None, "it is reserved");
     });
 }
+
+#[test]
+fn jobs_that_start_while_others_are_presumed_have_a_record() {
+    run(async {
+        let mut store = Limited::new(1);
+        for number in 0..20 {
+            store.push(&format!("job-{number:04}"), "eight", "").await;
+        }
+        for _ in 0..2 {
+            for _ in 0..2 {
+                assert!(store.fetch("eight").await.is_some());
+            }
+            store = store.restart();
+        }
+        assert_eq!(fetch_all(&store).await, [2, 3, 4, 5], "two are reserved, and two may run");
+    });
+}
