@@ -35,8 +35,8 @@ impl<D: Disk> Engine<D> {
         if rules != rules.with_presumed() {
             tracing::warn!(
                 seconds = PRESUMED_LEASE.as_secs(),
-                "the job store was not closed: limits of jobs at once are a quarter lower until jobs have ended that may \
-                 still run"
+                "the job store was not closed: concurrency limits are a quarter lower for a while, because jobs that the \
+                 log does not know may still run"
             );
         }
         self.allocate(rules);
@@ -48,7 +48,7 @@ impl<D: Disk> Engine<D> {
             return Vec::new();
         }
         self.presumed_until = None;
-        tracing::info!("limits of jobs at once apply in full again");
+        tracing::info!("concurrency limits apply in full again");
         self.allocate(self.rules.clone());
         let names = self.rules.queues.keys();
         names.filter_map(|name| self.state.queues.number(name.as_str())).collect()
