@@ -512,7 +512,7 @@ fn resources_are_a_setting_of_the_embedded_store() {
     assert_eq!(of_all.resources.of.len(), 9);
     insta::assert_snapshot!(errors(&many(65, "types = [\"A\"]\n")).lines().next().unwrap_or_default(), @"weir.toml:1:2: jobs.resources: 65 resources, and at most 64 may be defined");
     let in_redis = "jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\n[jobs.resources.a]\nconcurrency = 1\ntypes = [\"A\"]\n";
-    insta::assert_snapshot!(errors(in_redis), @"weir.toml:2:17: jobs.resources.a: shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without a look at them: use the concurrency of a queue, which holds for workers of Weir");
+    insta::assert_snapshot!(errors(in_redis), @"weir.toml:2:17: jobs.resources.a: shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without checking limits: use the concurrency of a queue, which holds for workers of Weir");
 }
 
 #[test]
