@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::command_connection::CommandConnection;
 use crate::queue_limit::QueueRoom;
-use crate::scripts;
 
 /// Publications that are sent in one round trip.
 const BATCH_MAX: usize = 256;
@@ -100,7 +99,7 @@ async fn send_all(
             pipeline.add_command(command);
             waiting.push((reply, room));
         }
-        let results = exchange(&mut connection, &mut pipeline).await;
+        let results = send(&mut connection, &mut pipeline).await;
         let has_failed = results.iter().any(|it| it.as_ref().is_err_and(ends_connection));
         for ((reply, room), result) in waiting.into_iter().zip(results) {
             drop(room);
@@ -118,34 +117,7 @@ async fn send_all(
     }
 }
 
-/// Sends all commands and returns their results. Those whose script the server has lost are sent again: they
-/// were not executed.
-async fn exchange(
-    connection: &mut CommandConnection,
-    pipeline: &mut Pipeline,
-) -> Vec<RedisResult<Value>> {
-    let mut results = send(connection, pipeline).await;
-    let lacks_script =
-        |result: &RedisResult<Value>| result.as_ref().is_err_and(scripts::is_lacking);
-    let again: Vec<usize> = (0..results.len()).filter(|it| lacks_script(&results[*it])).collect();
-    if again.is_empty() {
-        return results;
-    }
-    let commands: Vec<&Cmd> = pipeline.cmd_iter().collect();
-    let mut repeated = Pipeline::with_capacity(again.len());
-    for index in &again {
-        repeated.add_command(commands[*index].clone());
-    }
-    let repeated = match scripts::load(connection).await {
-        Ok(()) => send(connection, &mut repeated).await,
-        Err(error) => vec![Err(error); again.len()],
-    };
-    for (index, result) in again.into_iter().zip(repeated) {
-        results[index] = result;
-    }
-    results
-}
-
+/// Sends all commands and returns their results.
 async fn send(
     connection: &mut CommandConnection,
     pipeline: &mut Pipeline,

@@ -355,13 +355,7 @@ impl RedisLog {
     /// Sends one command to the shard that reads, or that may be repeated.
     pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, AppendError> {
         let (generation, mut connection) = self.connected()?;
-        let mut reply = command.query_async(&mut connection).await;
-        if reply.as_ref().is_err_and(scripts::is_lacking) {
-            scripts::load(&mut connection)
-                .await
-                .map_err(|error| self.explain_query(generation, &error))?;
-            reply = command.query_async(&mut connection).await;
-        }
+        let reply = command.query_async(&mut connection).await;
         reply.map_err(|error| self.explain_query(generation, &error))
     }
 

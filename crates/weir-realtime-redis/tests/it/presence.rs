@@ -47,6 +47,21 @@ fn calls(redis: &RedisServer, command: &str) -> usize {
 }
 
 #[tokio::test]
+async fn a_lease_is_renewed_after_a_loss_of_the_scripts_also_without_publications() {
+    let redis = RedisServer::start();
+    let _node = Node::start(redis.port);
+    // Of all identities of the node; -1 is that of one that has ended.
+    let renewals = || -> Option<i64> {
+        let script = "return redis.call('HVALS', redis.call('KEYS', '*:leases')[1] or 'none')";
+        let leases: Vec<i64> = redis::from_redis_value(redis.run(&["EVAL", script, "0"])).unwrap();
+        leases.into_iter().max()
+    };
+    let before = loop_until(async || renewals()).await;
+    redis.run(&["SCRIPT", "FLUSH"]);
+    loop_until(async || renewals().filter(|now| *now > before + 1)).await;
+}
+
+#[tokio::test]
 async fn long_member_lists_are_read_in_parts_and_removed_in_parts() {
     let redis = RedisServer::start();
     let lease = Duration::from_secs(3);
