@@ -174,6 +174,12 @@ pub fn begin_new_epochs(path: &Path, log: &Path) -> Result<Saved, SavedError> {
 }
 
 impl SavedHistory {
+    /// Returns the history of a channel on which nothing was published.
+    pub(crate) fn unused() -> Self {
+        let position = ChannelPosition { epoch: Epoch(fastrand::u64(..)), offset: 0 };
+        Self { position, entries: Vec::new(), cached: None, touched: Timestamp::default() }
+    }
+
     /// Returns what the settings of the app keep of it.
     pub(crate) fn without_expired(mut self, app: &AppSettings, now: Timestamp) -> Self {
         let mut history: EventHistory = self.entries.into_iter().collect();

@@ -38,7 +38,7 @@ pub(crate) trait Histories: Send {
         write: &mut dyn FnMut(&[u8]) -> Result<(), DurableFailure>,
     ) -> Result<(), DurableFailure>;
 
-    /// Returns the record of a channel, if it exists.
+    /// Returns the record of a channel: one without events if nothing was published on it, or it does not exist any more.
     fn channel(&self, key: &DurableKey) -> Option<Vec<u8>>;
 }
 

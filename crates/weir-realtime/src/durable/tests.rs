@@ -526,6 +526,33 @@ async fn events_that_were_rejected_for_a_full_disk_do_not_appear_after_a_restart
     }
 }
 
+/// It was the first event of its channel, which has no history that could replace it.
+#[tokio::test]
+async fn a_first_event_that_was_rejected_for_a_full_disk_does_not_appear_after_a_restart() {
+    for next in [None, Some("other")] {
+        let disk = SimulatedDisk::new(1);
+        disk.set_allocates(false);
+        let hub = on_disk(&disk);
+        disk.set_space(Some(disk.used_bytes()));
+        for _ in 0..3 {
+            try_publish(&hub, "rejected").await.unwrap_err();
+        }
+        disk.set_space(None);
+        if let Some(channel) = next {
+            // The first attempt may only write what was left, and the last one follows what the others have caused.
+            let _ = publish_on(&hub, channel, "b").await;
+            publish_on(&hub, channel, "b").await.unwrap();
+            publish_on(&hub, channel, "b").await.unwrap();
+        } else {
+            hub.close_durable_histories();
+        }
+        let again = on_disk(&disk.kill());
+        assert!(events(&again).is_empty(), "{next:?}: {:?}", events(&again));
+        assert!(saved(&again).is_none_or(|it| it.cached.is_none()), "{next:?}");
+        assert_eq!(publish(&again, "c").await.1, 1);
+    }
+}
+
 /// Without space for its first record, the next event is the next attempt.
 #[tokio::test]
 async fn a_process_that_starts_with_a_full_disk_begins_when_there_is_space() {

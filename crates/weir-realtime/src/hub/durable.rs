@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use weir_log::Disk;
 
 use super::Hub;
-use crate::channel::{Channel, HistoryEntry, SavedHistory};
+use crate::channel::{HistoryEntry, SavedHistory};
 use crate::durable::{
     self, DurableError, DurableFailure, DurableHistories, DurableKey, Histories, OpenedLog,
 };
@@ -156,7 +156,9 @@ impl Histories for HubHistories {
             let channels = app.channels.with_prefix("");
             for channel in channels {
                 let history = channel.saved_history().filter(is_included);
-                if let Some(record) = history.and_then(|history| record(&id, &channel, history)) {
+                if let Some(record) =
+                    history.and_then(|history| record(&id, channel.name.as_str(), history))
+                {
                     write(&record)?;
                 }
             }
@@ -164,14 +166,15 @@ impl Histories for HubHistories {
         Ok(())
     }
 
-    fn channel(&self, (app, channel): &DurableKey) -> Option<Vec<u8>> {
-        let channel = self.0.upgrade()?.app_by_id(app)?.channels.get(channel)?;
-        record(app, &channel, channel.saved_history()?)
+    fn channel(&self, (app, name): &DurableKey) -> Option<Vec<u8>> {
+        let channel = self.0.upgrade()?.app_by_id(app).and_then(|app| app.channels.get(name));
+        let history = channel.and_then(|channel| channel.saved_history());
+        record(app, name, history.unwrap_or_else(SavedHistory::unused))
     }
 }
 
-fn record(app: &str, channel: &Channel, history: SavedHistory) -> Option<Vec<u8>> {
-    durable::encode_channel(app, channel.name.as_str(), &newest_of(history)).ok()
+fn record(app: &str, channel: &str, history: SavedHistory) -> Option<Vec<u8>> {
+    durable::encode_channel(app, channel, &newest_of(history)).ok()
 }
 
 /// Returns how many channels of an app there may be until positions without events take no more room. The log has those
