@@ -1,5 +1,6 @@
 //! Matches jobs against a [`Filter`].
 
+use crate::job_class::job_class;
 use crate::store::Filter;
 
 impl Filter {
@@ -10,7 +11,8 @@ impl Filter {
         if !self.jids.is_empty() {
             return self.jids.iter().any(|wanted| wanted == jid);
         }
-        self.jobtype.as_ref().is_none_or(|wanted| wanted == jobtype)
+        let is_of = |wanted: &String| wanted == jobtype || *wanted == job_class(jobtype, json);
+        self.jobtype.as_ref().is_none_or(is_of)
             && self.pattern.as_ref().is_none_or(|pattern| glob_matches(pattern.as_bytes(), json))
     }
 }

@@ -36,6 +36,7 @@ mod features;
 pub mod filter;
 pub mod handle;
 pub mod job;
+pub mod job_class;
 pub mod job_text;
 pub mod job_types;
 pub mod key_path;

@@ -154,7 +154,7 @@ pub struct ScanRequest {
 pub struct Filter {
     /// Glob (`*` and `?`) that the whole JSON text must match, with the semantics of Redis.
     pub pattern: Option<String>,
-    /// The exact jobtype.
+    /// The exact jobtype, or the class that the job wraps.
     pub jobtype: Option<String>,
     /// The job must have one of these jids; the other conditions are then ignored.
     pub jids: Vec<String>,
@@ -237,6 +237,7 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
     pub jid: Box<str>,
+    /// The class of the job ([`crate::job_class::job_class`]).
     pub jobtype: Box<str>,
     pub queue: QueueName,
     pub wid: Option<Wid>,

@@ -62,6 +62,28 @@ async fn types_are_listed_with_their_failures_and_linked() {
     browser.get("/queue?name=alpha").await.assert_shows("href=\"/types?queue=alpha\"");
 }
 
+/// A job of ActiveJob, as its adapter for Faktory pushes it.
+#[tokio::test]
+async fn a_wrapped_job_is_listed_and_linked_by_the_type_that_it_wraps() {
+    let site = Site::open();
+    let text = |jid: &str| {
+        let custom = serde_json::json!({"wrapped": "CleanJob"});
+        serde_json::json!({"jid": jid, "jobtype": "Wrapper", "queue": "alpha", "args": [], "custom": custom})
+            .to_string()
+    };
+    site.push([text("fail-0001"), text("wait-0001")]).await;
+    let mut worker = site.faktory("worker-one");
+    assert!(worker.ask("FETCH alpha").contains("fail-0001"));
+    let mut browser = site.browser();
+    browser.get("/workers").await.assert_shows("CleanJob");
+    assert_eq!(worker.ask(r#"FAIL {"jid":"fail-0001","errtype":"E","message":"m"}"#), "+OK");
+    for path in ["/types", "/retries?jobtype=CleanJob", "/queue?name=alpha", "/job?jid=fail-0001"] {
+        browser.get(path).await.assert_shows("href=\"/type?name=CleanJob\"");
+    }
+    browser.get("/type?name=CleanJob").await.assert_shows("href=\"/retries?jobtype=CleanJob\"");
+    browser.get("/type?name=Wrapper").await.assert_shows("No job of this type has started");
+}
+
 #[tokio::test]
 async fn a_type_without_jobs_says_so() {
     let site = Site::open();

@@ -11,6 +11,7 @@ use super::body::StoredBody;
 use super::core::{Engine, Unreadable};
 use super::queues::EngineQueue;
 use crate::features::ExportedFeatures;
+use crate::job_class::job_class;
 use crate::job_text;
 use crate::lanes::BlockedJobs;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
@@ -97,7 +98,9 @@ impl<D: Disk> Engine<D> {
             let body = self.journal.read(entry.position, &mut buffer);
             Reserved {
                 jid: reservation.jid.clone(),
-                jobtype: body.map(|body| Box::from(body.jobtype)).unwrap_or_default(),
+                jobtype: body
+                    .map(|body| job_class(body.jobtype, body.json).into())
+                    .unwrap_or_default(),
                 queue: self.state.queues.get(entry.queue).name.clone(),
                 wid: reservation.wid.clone(),
                 since: reservation.since,

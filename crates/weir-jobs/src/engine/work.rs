@@ -14,6 +14,7 @@ use crate::allocation::DispatchPolicy;
 use crate::batches::JobEnd;
 use crate::dispatch::{Candidate, Choice, DispatchCharge, QueueEnd};
 use crate::features::JobFeatures;
+use crate::job_class::job_class;
 use crate::job_text;
 use crate::job_types::{StartedJob, TypeRun};
 use crate::lanes::Room;
@@ -317,7 +318,7 @@ impl<D: Disk> Engine<D> {
             charge,
             lane,
             logged: None,
-            run: Some(self.metrics.types().run_of(body.jobtype, now)),
+            run: Some(self.metrics.types().run_of(&job_class(body.jobtype, body.json), now)),
             jobtype,
             uses,
         };

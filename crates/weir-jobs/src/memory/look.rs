@@ -7,6 +7,7 @@ use weir_base::clock::Timestamp;
 
 use super::lanes::MemoryLanes;
 use super::state::{JobId, MemoryJob, MemoryJobState, MemoryQueue, MemoryState, MemoryTotals};
+use crate::job_class::job_class;
 use crate::job_text;
 use crate::lanes::BlockedJobs;
 use crate::metrics::QueueMetrics;
@@ -226,7 +227,7 @@ impl MemoryJob {
         };
         Some(Reserved {
             jid: self.jid.clone(),
-            jobtype: self.jobtype.clone(),
+            jobtype: job_class(&self.jobtype, &self.json).into(),
             queue: self.queue.clone(),
             wid: held.wid.clone(),
             since: held.since,

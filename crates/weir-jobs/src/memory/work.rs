@@ -12,6 +12,7 @@ use crate::batches::JobEnd;
 use crate::custom::UniqueKey;
 use crate::dispatch::{Candidate, DispatchCharge, QueueEnd};
 use crate::features::JobFeatures;
+use crate::job_class::job_class;
 use crate::job_text;
 use crate::job_types::{StartedJob, TypeRun};
 use crate::metrics::{JobServerLimit, StaleReport};
@@ -292,7 +293,7 @@ impl MemoryState {
         now: Timestamp,
     ) -> MemoryFetch {
         let MemoryJob { jid, jobtype, json, queue, order, .. } = self.job(id);
-        let run = self.metrics.types().run_of(jobtype, now);
+        let run = self.metrics.types().run_of(&job_class(jobtype, json), now);
         let ready_at = Some(Timestamp::from_micros(*order));
         run.start(&StartedJob { jid, queue: queue.as_str(), ready_at }, now);
         let (queue, order, run) = (queue.clone(), *order, Rc::new(run));

@@ -6,6 +6,7 @@ use weir_base::clock::Timestamp;
 use weir_log::SegmentInfo;
 
 use super::JobService;
+use crate::job_class::job_class;
 use crate::model::{FailureState, SetName};
 use crate::settings::{Fsync, JobServerSettings, StoreKind};
 use crate::stamp::rfc3339;
@@ -217,7 +218,7 @@ pub(super) fn job(job: StoredJob) -> view::JobView {
     };
     view::JobView {
         jid: job.key.jid.to_string(),
-        jobtype: job.jobtype.into(),
+        jobtype: job_class(&job.jobtype, &job.json).into_owned(),
         queue: job.queue.to_string(),
         state,
         at: job.at.as_secs_f64(),

@@ -8,6 +8,7 @@ use serde_json::Value;
 use weir_base::clock::Timestamp;
 
 use super::buckets;
+use crate::job_class::job_class;
 use crate::key_path::KeyPath;
 use crate::model::{JobLocation, SetName};
 use crate::stamp;
@@ -65,7 +66,7 @@ impl GroupKind {
         now: Timestamp,
     ) -> Option<Cow<'a, str>> {
         match self {
-            Self::Jobtype => Some(Cow::Borrowed(&job.jobtype)),
+            Self::Jobtype => Some(job_class(&job.jobtype, &job.json)),
             Self::Queue => Some(Cow::Borrowed(job.queue.as_str())),
             Self::Key => key(job, by?),
             Self::Error => Some(Cow::Borrowed(&job.failure.as_ref()?.errtype)),

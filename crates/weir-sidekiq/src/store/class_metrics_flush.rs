@@ -23,7 +23,7 @@ impl StoreCore {
             return;
         }
         let max = self.limits.metrics_classes_max;
-        let recorded = self.state.borrow_mut().class_metrics.record(job.class(), outcome, max);
+        let recorded = self.state.borrow_mut().class_metrics.record(&job.class, outcome, max);
         if recorded == Recorded::LeftOut {
             self.metrics.limit_hit(JobServerLimit::MetricsClassesMax);
         }

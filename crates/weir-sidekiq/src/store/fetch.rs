@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{ScriptInvocation, Value};
 use weir_base::clock::Timestamp;
 use weir_jobs::dispatch::{Candidate, Choice, QueueEnd};
+use weir_jobs::job_class::job_class;
 use weir_jobs::model::{Delivery, QueueName, Wid};
 use weir_jobs::store::StoreError;
 
@@ -262,8 +263,7 @@ pub(super) fn reservation_of(
     let reserve_for = Duration::from_secs(text.reserve_for_seconds().into());
     Reservation {
         jid: text.jid.as_str().into(),
-        jobtype: text.jobtype.as_str().into(),
-        wrapped: text.string("wrapped").filter(|class| !class.is_empty()).map(Into::into),
+        class: job_class(&text.jobtype, text.text.as_bytes()).into(),
         queue: queue.clone(),
         wid,
         since,

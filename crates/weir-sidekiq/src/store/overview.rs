@@ -186,7 +186,7 @@ const OLDEST_BYTES_MAX: usize = 64 << 10;
 fn reserved(job: &Reservation) -> Reserved {
     Reserved {
         jid: job.jid.clone(),
-        jobtype: job.jobtype.clone(),
+        jobtype: job.class.clone(),
         queue: job.queue.clone(),
         wid: job.wid.clone(),
         since: job.since,

@@ -12,9 +12,8 @@ use weir_jobs::rules;
 #[derive(Clone, Debug)]
 pub(super) struct Reservation {
     pub(super) jid: Box<str>,
-    pub(super) jobtype: Box<str>,
-    /// The class of the job that it carries: ActiveJob's.
-    pub(super) wrapped: Option<Box<str>>,
+    /// See [`weir_jobs::job_class::job_class`].
+    pub(super) class: Box<str>,
     pub(super) queue: QueueName,
     pub(super) wid: Option<Wid>,
     pub(super) since: Timestamp,
@@ -26,13 +25,6 @@ pub(super) struct Reservation {
     pub(super) arrival: u64,
     /// Of the statistics by type. `None`: it is not a job of this process.
     pub(super) run: Option<Rc<TypeRun>>,
-}
-
-impl Reservation {
-    /// Returns the class of the job, that of the wrapped job where there is one.
-    pub(super) fn class(&self) -> &str {
-        self.wrapped.as_deref().unwrap_or(&self.jobtype)
-    }
 }
 
 /// All reservations by number. A later one has a higher number.
@@ -148,8 +140,7 @@ mod tests {
     fn reservation(jid: &str, wid: &str, expires: u64) -> Reservation {
         Reservation {
             jid: jid.into(),
-            jobtype: "Test".into(),
-            wrapped: None,
+            class: "Test".into(),
             queue: QueueName::parse("default", &JobServerLimits::default()).unwrap(),
             wid: Some(Wid::new(wid)),
             since: Timestamp::from_millis(1),

@@ -13,7 +13,7 @@ impl StoreCore {
     /// Counts a job that starts.
     pub(super) fn started_run(&self, job: &Reservation, enqueued_at: Timestamp) -> Rc<TypeRun> {
         let now = self.now();
-        let run = self.metrics.types().run_of(job.class(), now);
+        let run = self.metrics.types().run_of(&job.class, now);
         // Other programs may store jobs without it.
         let ready_at = (enqueued_at > Timestamp::default()).then_some(enqueued_at);
         run.start(&StartedJob { jid: &job.jid, queue: job.queue.as_str(), ready_at }, now);
@@ -22,7 +22,7 @@ impl StoreCore {
 
     /// Returns the run of a job that a previous process of this node, or another node, has started.
     pub(super) fn resumed_run(&self, job: &Reservation) -> Rc<TypeRun> {
-        Rc::new(self.metrics.types().resumed(job.class(), job.since, self.now()))
+        Rc::new(self.metrics.types().resumed(&job.class, job.since, self.now()))
     }
 
     /// Counts the end of a job, with an error or without.

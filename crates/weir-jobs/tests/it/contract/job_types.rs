@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use weir_jobs::job_types::OTHER_TYPES;
 use weir_jobs::model::{FailureReport, Wid, WorkerEnd};
-use weir_jobs::store::{Action, FailOutcome, Store};
+use weir_jobs::store::{Action, FailOutcome, Filter, Store};
 use weir_jobs::view::{JobTypeDetails, TypeCounts};
 
 use super::harness::Harness;
-use super::world::{World, report, seconds};
+use super::world::{World, place, report, seconds};
 
 /// The type of the jobs that [`World`] pushes.
 const TYPE: &str = "Test";
@@ -111,6 +111,29 @@ pub(crate) async fn a_wait_begins_when_a_job_is_ready<H: Harness>(world: World<H
     world.advance(seconds(100)).await;
     assert_eq!(world.fetch("default").await.as_deref(), Some("job-00001"));
     assert_eq!(waited(&world), 123.0, "from when an operator put it back");
+}
+
+/// As the adapters of ActiveJob push them, for Sidekiq and for Faktory.
+pub(crate) async fn a_wrapped_job_has_the_type_that_it_wraps<H: Harness>(world: World<H>) {
+    let jobs = [
+        ("job-00001", r#""wrapped":"CleanJob""#),
+        ("job-00002", r#""custom":{"wrapped":"CleanJob"}"#),
+    ];
+    for (jid, members) in jobs {
+        world.push_with(jid, members).await;
+        let listed = async |jobtype: &str| {
+            let filter = Filter { jobtype: Some(jobtype.to_owned()), ..Filter::default() };
+            world.list_where(&place("queue:default"), filter, false).await.len()
+        };
+        let found = (listed("CleanJob").await, listed(TYPE).await, listed("Clean").await);
+        assert_eq!(found, (1, 1, 0), "{jid}: also by the name of the wrapper");
+        assert_eq!(world.fetch("default").await.as_deref(), Some(jid));
+        assert_eq!(&*world.store().reservations(9).await[0].jobtype, "CleanJob");
+        world.ack(jid).await;
+    }
+    let types = world.harness.metrics().types();
+    assert_eq!(types.read_one("CleanJob", 60).unwrap().figures.total.ended, 2);
+    assert_eq!(types.read_one(TYPE, 60), None);
 }
 
 pub(crate) async fn a_job_of_a_worker_that_ended_waits_from_then_on<H: Harness>(world: World<H>) {
