@@ -167,7 +167,8 @@ impl TypeTable {
         if entry == OTHER {
             self.hits.types.inc();
         }
-        let ready_at = self.returned.take(jid).or(ready_at);
+        // A return counts until the job is ready anew: after a retry, or when an operator puts it back.
+        let ready_at = self.returned.time_of(jid).max(ready_at);
         let waited = ready_at.map(|ready_at| now.since(ready_at));
         let groups_max = self.limits.groups_max;
         let grouped = self.figures(entry).start(queue, waited, groups_max, now);

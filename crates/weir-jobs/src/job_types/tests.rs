@@ -95,6 +95,23 @@ fn an_end_counts_once_and_what_is_dropped_was_given_back() {
 }
 
 #[test]
+fn a_job_that_returned_waits_from_then_on_also_if_its_next_start_is_not_delivered() {
+    let types = types(5);
+    let start_of = |ready_at, at| {
+        let run = types.run_of("a", second(at));
+        let job = StartedJob { jid: "jid", queue: "default", ready_at: Some(second(ready_at)) };
+        run.start(&job, second(at));
+        run
+    };
+    start_of(0, 100).returned("jid", second(200));
+    drop(start_of(0, 201));
+    drop(start_of(0, 203));
+    drop(start_of(300, 305));
+    let waited = types.read_one("a", 60).unwrap().figures.total.wait_seconds;
+    assert_eq!(waited, 100.0 + 1.0 + 3.0 + 5.0, "until it is ready anew");
+}
+
+#[test]
 fn a_resumed_job_ends_without_a_start() {
     let types = types(5);
     let run = types.resumed("a", second(10), second(50));

@@ -136,6 +136,19 @@ pub(crate) async fn a_wrapped_job_has_the_type_that_it_wraps<H: Harness>(world: 
     assert_eq!(types.read_one(TYPE, 60), None);
 }
 
+pub(crate) async fn a_wait_does_not_begin_with_an_earlier_return<H: Harness>(world: World<H>) {
+    world.push_to("default", "job-00001").await;
+    world.fetch_as("w1", "default").await;
+    assert_eq!(world.store().release(&Wid::new("w1"), WorkerEnd::Stopped).await, Ok(1));
+    world.advance(seconds(500)).await;
+    assert_eq!(world.act_on("queue:default", "job-00001", Action::Kill).await, 1);
+    world.advance(seconds(3_000)).await;
+    assert_eq!(world.act_on("dead", "job-00001", Action::Requeue).await, 1);
+    world.advance(seconds(3)).await;
+    world.fetch_as("w2", "default").await;
+    assert_eq!(waited(&world), 3.0, "from when an operator put it back");
+}
+
 pub(crate) async fn a_job_of_a_worker_that_ended_waits_from_then_on<H: Harness>(world: World<H>) {
     world.push_to("default", "job-00001").await;
     world.fetch_as("w1", "default").await;

@@ -110,6 +110,7 @@ macro_rules! promises_of_every_store {
                 a_type_counts_starts_ends_and_failures,
                 failures_are_grouped_by_their_class,
                 a_wait_begins_when_a_job_is_ready,
+                a_wait_does_not_begin_with_an_earlier_return,
                 a_wrapped_job_has_the_type_that_it_wraps,
                 a_job_of_a_worker_that_ended_waits_from_then_on,
                 what_does_not_end_is_returned,
