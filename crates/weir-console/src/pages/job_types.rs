@@ -128,10 +128,9 @@ impl SortChoice {
 impl JobTypesLive {
     fn new(types: &JobTypesView, rows_max: usize) -> Self {
         let source = &types.source;
-        let all = types.types.iter().chain(&types.other);
-        let cost: f64 = all.map(|it| it.recent.run_seconds).sum();
         let shown = types.types.iter().take(rows_max).chain(&types.other);
-        let rows: Vec<_> = shown.map(|it| TypeRow::new(it, cost, source.now)).collect();
+        let rows: Vec<_> =
+            shown.map(|it| TypeRow::new(it, types.run_seconds, source.now)).collect();
         let mut summary = match rows.len() {
             0 => format!("No job has started since {} UTC.", figures::moment(source.since)),
             _ => about(source),
@@ -173,8 +172,8 @@ pub(super) fn note(source: &TypeFiguresSource) -> Option<String> {
 }
 
 impl TypeRow {
-    fn new(it: &JobTypeView, cost: f64, now: f64) -> Self {
-        let share = if cost > 0.0 { it.recent.run_seconds / cost } else { 0.0 };
+    fn new(it: &JobTypeView, all_seconds: f64, now: f64) -> Self {
+        let share = if all_seconds > 0.0 { it.recent.run_seconds / all_seconds } else { 0.0 };
         Self {
             address: type_address(&it.jobtype),
             jobtype: visible(&it.jobtype).into_owned(),

@@ -116,6 +116,11 @@ impl TypeFigures {
         self.slices.recent(now, slices).for_each(|slice| sum.merge(slice));
         sum
     }
+
+    /// Returns the runs of those slices together.
+    pub(super) fn recent_run_seconds(&self, now: Timestamp, slices: usize) -> f64 {
+        self.slices.recent(now, slices).map(|slice| slice.run.sum_seconds()).sum()
+    }
 }
 
 /// Returns at most `bytes_max` bytes of a text: names and messages are input.

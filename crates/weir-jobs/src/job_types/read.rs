@@ -59,11 +59,15 @@ impl JobTypes {
         let is_wanted = |figures: &TypeFigures| {
             figures.has_jobs() && queue.is_none_or(|queue| figures.is_from(queue))
         };
-        let mut types: Vec<_> =
-            self.each(|it| is_wanted(&it.figures).then(|| type_view(it, window))).collect();
+        let mut run_seconds = 0.0;
+        let read = |it: &JobType| {
+            run_seconds += it.figures.recent_run_seconds(window.now, window.slices);
+            is_wanted(&it.figures).then(|| type_view(it, window))
+        };
+        let mut types: Vec<_> = self.each(read).collect();
         let other = types.iter().position(|it| it.jobtype == OTHER_TYPES);
         let other = other.map(|at| types.remove(at));
-        JobTypesView { source, types, other, types_max: self.types_max() as u64 }
+        JobTypesView { source, types, other, types_max: self.types_max() as u64, run_seconds }
     }
 
     /// Returns one type, if it had a job.
@@ -106,7 +110,7 @@ impl JobTypes {
     }
 
     /// Calls `read` for each type, and lets the jobs go on between two of them.
-    fn each<T>(&self, read: impl Fn(&JobType) -> Option<T>) -> impl Iterator<Item = T> {
+    fn each<T>(&self, mut read: impl FnMut(&JobType) -> Option<T>) -> impl Iterator<Item = T> {
         let mut place = 0;
         std::iter::from_fn(move || {
             loop {

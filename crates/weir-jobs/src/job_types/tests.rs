@@ -149,7 +149,9 @@ fn a_queue_selects_types() {
     let types = types(5);
     start(&types, "a", 1).succeeded(second(2));
     assert_eq!(types.read(60, Some("default")).types.len(), 1);
-    assert!(types.read(60, Some("defaul")).types.is_empty());
+    let none = types.read(60, Some("defaul"));
+    assert!(none.types.is_empty());
+    assert_eq!(none.run_seconds, 1.0, "those of all types");
 }
 
 #[test]

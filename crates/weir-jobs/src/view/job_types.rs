@@ -27,6 +27,8 @@ pub struct JobTypesView {
     pub other: Option<JobTypeView>,
     /// `jobs.limits.advanced.job_types_max`
     pub types_max: u64,
+    /// The recent runs of all jobs together, also of types that were not selected.
+    pub run_seconds: f64,
 }
 
 /// The figures of one type.

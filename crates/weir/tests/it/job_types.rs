@@ -95,6 +95,8 @@ fn types_show_what_a_worker_did_and_begin_anew_with_weir() {
 
     let table = weir.site.ok(&["jobs", "types"]);
     assert!(table.contains("2 (100.0 %)") && table.contains("Net::Timeout"), "{table}");
+    let first = weir.site.ok(&["jobs", "types", "--limit", "1"]);
+    assert!(first.contains("Mail") && !first.contains("(100.0 %)"), "of all types: {first}");
     let details = weir.site.ok(&["jobs", "type", "Sync::Remote"]);
     assert!(details.contains("no reply\u{fffd}[2J") && !details.contains('\u{1b}'), "{details}");
     assert!(details.contains("sync-0002") && details.contains("100.0 %"), "{details}");

@@ -93,9 +93,8 @@ fn path(arguments: &JobsTypesArgs) -> String {
 fn print(types: &JobTypesView) {
     let source = &types.source;
     output::line(&about(source));
-    let all = types.types.iter().chain(&types.other);
-    let cost: f64 = all.clone().map(|it| it.recent.run_seconds).sum();
-    let rows: Vec<Vec<String>> = all.map(|it| row(it, cost, source.now)).collect();
+    let shown = types.types.iter().chain(&types.other);
+    let rows: Vec<Vec<String>> = shown.map(|it| row(it, types.run_seconds, source.now)).collect();
     let head = [
         "TYPE",
         "STARTED",
@@ -133,8 +132,8 @@ pub(super) fn print_notes(source: &TypeFiguresSource) {
     }
 }
 
-fn row(it: &JobTypeView, cost: f64, now: f64) -> Vec<String> {
-    let share = if cost > 0.0 { it.recent.run_seconds / cost } else { 0.0 };
+fn row(it: &JobTypeView, all_seconds: f64, now: f64) -> Vec<String> {
+    let share = if all_seconds > 0.0 { it.recent.run_seconds / all_seconds } else { 0.0 };
     vec![
         printable(&it.jobtype),
         it.recent.started.to_string(),
