@@ -110,6 +110,14 @@ impl TypeFigures {
         self.slices.at(now).counts.returned += 1;
     }
 
+    /// Leaves nothing later than `now`, to which the clock was set back.
+    pub(super) fn set_back(&mut self, now: Timestamp) {
+        self.last_at = self.last_at.min(now);
+        self.slices.set_back(now);
+        self.errors.set_back(now);
+        self.queues.set_back(now);
+    }
+
     /// Returns the sums of the last `slices`, that of `now` included.
     pub(super) fn recent(&self, now: Timestamp, slices: usize) -> TypeSlice {
         let mut sum = TypeSlice::default();

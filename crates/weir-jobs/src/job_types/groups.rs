@@ -35,6 +35,13 @@ impl<E> EventGroup<E> {
     fn is_idle(&self, now: Timestamp) -> bool {
         now.since(self.last_at) >= WINDOW
     }
+
+    fn set_back(&mut self, now: Timestamp) {
+        for at in [&mut self.first_at, &mut self.since, &mut self.last_at] {
+            *at = now.min(*at);
+        }
+        self.recent.set_back(now);
+    }
 }
 
 /// Whether an event has a group of its own.
@@ -78,6 +85,11 @@ impl<E: Default> EventGroups<E> {
         group.count(now, example);
         self.groups.push(group);
         Grouped::ByName
+    }
+
+    /// Leaves nothing later than `now`.
+    pub(super) fn set_back(&mut self, now: Timestamp) {
+        self.groups.iter_mut().chain([&mut self.other]).for_each(|group| group.set_back(now));
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &EventGroup<E>> {

@@ -86,6 +86,11 @@ impl TypeSlices {
         self.0.back_mut().expect("the slice was there or was added")
     }
 
+    /// Forgets the slices after that of `now`.
+    pub(super) fn set_back(&mut self, now: Timestamp) {
+        self.0.retain(|slice| slice.number <= slice_at(now));
+    }
+
     /// Returns the slices of the last `slices`, that of `now` included.
     pub(super) fn recent(&self, now: Timestamp, slices: usize) -> impl Iterator<Item = &TypeSlice> {
         let present = slice_at(now);
@@ -112,6 +117,16 @@ impl SliceCounts {
         self.latest = number;
         let count = &mut self.counts[place(number)];
         *count = count.saturating_add(1);
+    }
+
+    /// Forgets the events after the slice of `now`.
+    pub(super) fn set_back(&mut self, now: Timestamp) {
+        let present = slice_at(now);
+        let after = self.latest.saturating_sub(present).min(SLICES as u64);
+        for back in 0..after {
+            self.counts[place(self.latest - back)] = 0;
+        }
+        self.latest = self.latest.min(present);
     }
 
     /// Returns the events of the last `slices`, that of `now` included.
@@ -151,6 +166,20 @@ mod tests {
         assert_eq!(counts.recent(minute(1_064), SLICES), 3);
         counts.count(minute(5_000));
         assert_eq!(counts.recent(minute(5_000), SLICES), 1, "what was between is forgotten");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_forgets_what_was_later() {
+        for (to, left) in [(1_059, 4), (1_050, 3), (1_041, 3), (1_036, 1), (1_029, 0), (10, 0)] {
+            let mut counts = SliceCounts::default();
+            for at in [1_031, 1_041, 1_043, 1_059] {
+                counts.count(minute(at));
+            }
+            counts.set_back(minute(to));
+            assert_eq!(counts.recent(minute(to), SLICES), left, "{to}: whole slices");
+            counts.count(minute(to));
+            assert_eq!(counts.recent(minute(to), SLICES), left + 1, "{to}");
+        }
     }
 
     #[test]

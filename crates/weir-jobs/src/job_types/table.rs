@@ -9,7 +9,7 @@ use weir_base::clock::Timestamp;
 use super::figures::{RunError, TypeFigures, cut};
 use super::groups::Grouped;
 use super::returned::ReturnedJobs;
-use super::slices::WINDOW;
+use super::slices::{SLICE, WINDOW};
 
 /// The name under which all types beyond the limit share their figures. A type of this name shares them too.
 pub const OTHER_TYPES: &str = "other";
@@ -92,8 +92,16 @@ impl TypeTable {
         self.note_time(now);
     }
 
+    /// Notes the time. If the clock was set back by more than a slice, nothing stays in the future: until that time came,
+    /// recent figures would be wrong.
     pub(super) fn note_time(&mut self, now: Timestamp) {
-        self.now = self.now.max(now);
+        if now + SLICE >= self.now {
+            self.now = self.now.max(now);
+            return;
+        }
+        (self.now, self.since, self.search_from) = (now, self.since.min(now), now);
+        self.returned = ReturnedJobs::default();
+        self.types.iter_mut().for_each(|it| it.figures.set_back(now));
     }
 
     pub(super) fn since(&self) -> Timestamp {

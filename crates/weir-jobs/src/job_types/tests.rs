@@ -155,6 +155,25 @@ fn a_queue_selects_types() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_leaves_no_slices_and_no_times_in_the_future() {
+    let types = types(2);
+    types.begin(second(100_000), false);
+    let error = FailureState { errtype: "E".to_owned(), ..FailureState::default() };
+    start(&types, "a", 100_000).failed("jid", &error, second(100_010));
+    types.tick(second(99_900));
+    assert_eq!(types.read_one("a", 60).unwrap().source.now, 100_010.0, "less than a slice");
+    types.tick(second(1_000));
+    start(&types, "b", 1_010).succeeded(second(1_020));
+    let [a, b] = ["a", "b"].map(|name| types.read_one(name, 60).unwrap());
+    assert_eq!((a.figures.recent.started, a.figures.total.started), (0, 1));
+    assert_eq!((a.errors[0].recent, a.errors[0].last_at), (0, 1_000.0));
+    assert_eq!((b.figures.recent.started, b.figures.run.map(|run| run.max)), (1, Some(10.0)));
+    assert_eq!((b.source.since, b.source.window_seconds), (1_000.0, 20.0));
+    start(&types, "c", 4_700).succeeded(second(4_701));
+    assert_eq!(names(&types), ["b", "c"], "a had no job for an hour");
+}
+
+#[test]
 fn one_type_takes_no_more_memory_than_is_documented() {
     let slices = 12 * (size_of::<slices::TypeSlice>() + size_of::<usize>());
     let fixed = size_of::<figures::TypeFigures>();
