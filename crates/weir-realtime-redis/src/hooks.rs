@@ -30,16 +30,19 @@ pub(crate) struct Hooks(Mutex<HookQueue>);
 #[derive(Debug, Default)]
 struct HookQueue {
     held: VecDeque<HeldHook>,
+    /// Those that Redis has rejected, which hold no others back: only a part of a cluster may be away.
+    rejected: VecDeque<HeldHook>,
+    /// When some of those are released again.
+    retry_at: Option<Instant>,
+    /// The bytes of both.
     held_bytes: usize,
-    /// The ids of those.
+    /// The ids of both.
     held_ids: HashSet<String>,
-    /// When they are released again, after Redis has rejected some.
-    resumes_at: Option<Instant>,
     /// Those that were sent, by id.
     sent: HashMap<String, SentHook>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct HeldHook {
     due: Instant,
     hook: NotedHook,
@@ -59,10 +62,16 @@ struct NotedHook {
     subject: String,
 }
 
+/// Webhooks that are released in one round trip: the first ones of each list.
+#[derive(Debug, PartialEq)]
+struct DueHooks {
+    held: Vec<HeldHook>,
+    rejected: Vec<HeldHook>,
+}
+
 impl HookQueue {
     fn push(&mut self, hook: NotedHook, due: Instant, is_first: bool) {
-        self.held_ids.insert(hook.webhook.id.clone());
-        self.held_bytes += hook.bytes();
+        self.note(&hook);
         let held = HeldHook { due, hook };
         if is_first {
             self.held.push_front(held);
@@ -71,15 +80,37 @@ impl HookQueue {
         }
     }
 
+    fn note(&mut self, hook: &NotedHook) {
+        self.held_ids.insert(hook.webhook.id.clone());
+        self.held_bytes += hook.bytes();
+    }
+
+    fn reject(&mut self, held: HeldHook) {
+        self.note(&held.hook);
+        self.rejected.push_back(held);
+    }
+
     /// Returns how many of the oldest exceed the limits, of those that are released in one round trip.
     fn excess(&self, max: HeldMax) -> usize {
-        let (mut events, mut bytes) = (self.held.len(), self.held_bytes);
+        let mut events = self.held.len() + self.rejected.len();
+        let mut bytes = self.held_bytes;
         let exceeds = |held: &&HeldHook| {
             let is_beyond = events > max.events || bytes > max.bytes;
             (events, bytes) = (events - 1, bytes - held.hook.bytes());
             is_beyond
         };
         self.held.iter().take(BATCH_MAX).take_while(exceeds).count()
+    }
+}
+
+impl HookQueue {
+    /// Removes webhooks that were released, which are the first ones.
+    fn forget(&mut self, released: &DueHooks) {
+        let held = self.held.drain(..released.held.len());
+        for held in held.chain(self.rejected.drain(..released.rejected.len())) {
+            self.held_bytes -= held.hook.bytes();
+            self.held_ids.remove(&held.hook.webhook.id);
+        }
     }
 }
 
@@ -142,9 +173,9 @@ impl Hooks {
     /// Returns when the next webhooks are to be released.
     pub(crate) fn next_due(&self, max: HeldMax) -> Option<Instant> {
         let queue = self.lock();
-        let next = queue.held.front()?;
-        let due = if queue.excess(max) > 0 { Instant::now() } else { next.due };
-        Some(queue.resumes_at.map_or(due, |resumes_at| due.max(resumes_at)))
+        let is_excess = queue.excess(max) > 0;
+        let next = queue.held.front().map(|held| if is_excess { Instant::now() } else { held.due });
+        next.into_iter().chain(queue.retry_at).min()
     }
 
     /// Releases webhooks that are due: sends those that no change has cancelled.
@@ -155,18 +186,18 @@ impl Hooks {
         connection: &mut CommandConnection,
     ) -> RedisResult<()> {
         let due = self.due(hub.webhooks_held_max());
-        if due.is_empty() {
+        if due.held.is_empty() && due.rejected.is_empty() {
             return Ok(());
         }
-        let mut pipeline = Pipeline::with_capacity(due.len());
-        for (NotedHook { webhook, subject }, _) in &due {
+        let mut pipeline = Pipeline::with_capacity(2 * BATCH_MAX);
+        for HeldHook { hook, .. } in due.held.iter().chain(&due.rejected) {
+            let NotedHook { webhook, subject } = hook;
             let partition = Partition::of(&webhook.key);
             pipeline.add_command(scripts::release_hook(keys, partition, subject, &webhook.id));
         }
         let replies: Vec<Value> = pipeline.ignore_errors().query_async(connection).await?;
         let results: Vec<Option<bool>> =
             replies.into_iter().map(accepted).collect::<RedisResult<_>>()?;
-        self.forget_held(due.len());
         let (early, sent) = self.settle_released(due, &results);
         hub.count_early_webhooks(early);
         for hook in sent {
@@ -175,27 +206,30 @@ impl Hooks {
         Ok(())
     }
 
-    /// Holds those that Redis has rejected. Returns the others that no change has cancelled, and how many of them are
+    /// Keeps those that Redis has rejected. Returns the others that no change has cancelled, and how many of them are
     /// sent early.
     fn settle_released(
         &self,
-        released: Vec<(NotedHook, bool)>,
+        released: DueHooks,
         results: &[Option<bool>],
     ) -> (usize, Vec<NotedHook>) {
+        let now = Instant::now();
         let (mut early, mut sent) = (0, Vec::new());
-        let retry_at = Instant::now() + RETRY;
-        for ((hook, is_early), result) in released.into_iter().zip(results) {
+        let queue = &mut *self.lock();
+        queue.forget(&released);
+        let is_rejected_again = results[released.held.len()..].contains(&None);
+        for (held, result) in released.held.into_iter().chain(released.rejected).zip(results) {
             match result {
                 Some(true) => {
-                    early += usize::from(is_early);
-                    sent.push(hook);
+                    early += usize::from(held.due > now);
+                    sent.push(held.hook);
                 }
                 Some(false) => {}
-                None => self.hold(hook, retry_at),
+                None => queue.reject(held),
             }
         }
-        // Also those beyond the limits wait: Redis is asked again for all of them.
-        self.lock().resumes_at = results.contains(&None).then_some(retry_at);
+        let retry_at = queue.retry_at.filter(|_| !is_rejected_again).unwrap_or(now + RETRY);
+        queue.retry_at = (!queue.rejected.is_empty()).then_some(retry_at);
         (early, sent)
     }
 
@@ -204,20 +238,17 @@ impl Hooks {
         self.lock().push(hook, due, false);
     }
 
-    /// Returns those that are to be released, each with whether that is because of the limits alone.
-    fn due(&self, max: HeldMax) -> Vec<(NotedHook, bool)> {
+    /// Returns those that are to be released now.
+    fn due(&self, max: HeldMax) -> DueHooks {
         let (queue, now) = (self.lock(), Instant::now());
         let excess = queue.excess(max);
         let some = queue.held.iter().take(BATCH_MAX).enumerate();
-        let due = some.take_while(|(index, held)| held.due <= now || *index < excess);
-        due.map(|(_, held)| (held.hook.clone(), held.due > now)).collect()
-    }
-
-    fn forget_held(&self, count: usize) {
-        let queue = &mut *self.lock();
-        for held in queue.held.drain(..count) {
-            queue.held_bytes -= held.hook.bytes();
-            queue.held_ids.remove(&held.hook.webhook.id);
+        let held = some.take_while(|(index, held)| held.due <= now || *index < excess);
+        let is_retried = queue.retry_at.is_some_and(|at| at <= now);
+        let rejected = queue.rejected.iter().take(if is_retried { BATCH_MAX } else { 0 });
+        DueHooks {
+            held: held.map(|(_, held)| held.clone()).collect(),
+            rejected: rejected.cloned().collect(),
         }
     }
 
@@ -262,7 +293,7 @@ impl Hooks {
     /// Returns whether this node has no webhook to send.
     pub(crate) fn is_empty(&self) -> bool {
         let queue = self.lock();
-        queue.sent.is_empty() && queue.held.is_empty()
+        queue.sent.is_empty() && queue.held.is_empty() && queue.rejected.is_empty()
     }
 
     fn settled(&self) -> Vec<(String, Partition)> {
@@ -330,18 +361,16 @@ mod tests {
             (HeldMax { events: 3, bytes: bytes - 1 }, vec!["1-0"]),
             (HeldMax { events: 3, bytes: 0 }, vec!["1-0", "2-0", "3-0"]),
         ] {
-            let due = hooks.due(max);
-            let ids: Vec<&str> = due.iter().map(|(hook, _)| hook.webhook.id.as_str()).collect();
-            assert_eq!(ids, released, "{max:?}");
-            assert!(due.iter().all(|(_, is_early)| *is_early), "{max:?}");
+            assert_eq!(ids(&hooks.due(max)), released, "{max:?}");
             assert_eq!(hooks.next_due(max) < Some(later), !released.is_empty(), "{max:?}");
         }
-        hooks.forget_held(1);
-        assert_eq!(hooks.due(HeldMax { events: 2, bytes: 2 * bytes / 3 }), []);
+        let first = hooks.due(HeldMax { events: 2, bytes });
+        assert_eq!(hooks.settle_released(first, &[Some(true)]).0, 1, "it is early");
+        assert!(ids(&hooks.due(HeldMax { events: 2, bytes: 2 * bytes / 3 })).is_empty());
     }
 
     #[test]
-    fn webhooks_that_redis_rejects_wait_also_beyond_the_limits_and_only_sent_ones_are_early() {
+    fn webhooks_that_redis_rejects_wait_hold_no_others_back_and_only_sent_ones_are_early() {
         let hooks = Hooks::default();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(60);
@@ -349,17 +378,35 @@ mod tests {
             hooks.hold(NotedHook::parse(id, "v1:a\n").unwrap(), later);
         }
         let none = HeldMax { events: 0, bytes: 0 };
-        let due = hooks.due(none);
-        hooks.forget_held(due.len());
         let (early, sent) =
-            hooks.settle_released(due, &[Some(true), Some(false), None, Some(true)]);
-        let ids: Vec<&str> = sent.iter().map(|hook| hook.webhook.id.as_str()).collect();
-        assert_eq!((early, ids), (2, vec!["1-0", "4-0"]));
-        assert!(hooks.next_due(none).unwrap() >= now + RETRY);
-        let due = hooks.due(none);
-        hooks.forget_held(due.len());
-        assert_eq!(hooks.settle_released(due, &[Some(true)]).0, 1);
+            hooks.settle_released(hooks.due(none), &[Some(true), Some(false), None, Some(true)]);
+        let sent: Vec<&str> = sent.iter().map(|hook| hook.webhook.id.as_str()).collect();
+        assert_eq!((early, sent), (2, vec!["1-0", "4-0"]));
+        let retry_at = hooks.next_due(none).unwrap();
+        assert!(retry_at >= now + RETRY && !hooks.is_empty());
         hooks.hold(NotedHook::parse("5-0", "v1:a\n").unwrap(), later);
-        assert!(hooks.lock().resumes_at.is_none(), "at once");
+        assert!(hooks.next_due(none).unwrap() < retry_at);
+        let due = hooks.due(HeldMax { events: 1, bytes: usize::MAX });
+        assert_eq!(ids(&due), ["5-0"], "the rejected one counts, and waits");
+        hooks.settle_released(due, &[None]);
+        assert_eq!(
+            hooks.next_due(none),
+            Some(retry_at),
+            "rejections of others delay it no further"
+        );
+        hooks.lock().retry_at = Some(now);
+        let due = hooks.due(none);
+        assert_eq!(ids(&due), ["3-0", "5-0"]);
+        assert_eq!(hooks.settle_released(due, &[Some(true), None]).0, 1);
+        assert!(hooks.next_due(none).unwrap() >= now + RETRY, "one is rejected again");
+        hooks.lock().retry_at = Some(now);
+        hooks.settle_released(hooks.due(none), &[Some(false)]);
+        assert!(hooks.is_empty() && hooks.next_due(none).is_none());
+        let queue = hooks.lock();
+        assert_eq!((queue.held_bytes, queue.held_ids.len()), (0, 0));
+    }
+
+    fn ids(due: &DueHooks) -> Vec<&str> {
+        due.held.iter().chain(&due.rejected).map(|held| held.hook.webhook.id.as_str()).collect()
     }
 }
