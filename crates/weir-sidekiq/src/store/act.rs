@@ -8,6 +8,7 @@ use weir_jobs::model::{EntryKey, JobLocation};
 use weir_jobs::store::{Action, Selection, StoreError};
 
 use super::entries::RawEntry;
+use super::fail::note_left_over;
 use super::link_connection::LinkConnection;
 use super::moves::{MoveSource, MoveTarget, TextPair};
 use super::store_core::StoreCore;
@@ -36,7 +37,7 @@ impl StoreCore {
             }
         };
         if action == Action::Kill {
-            self.trim_dead(&mut connection, "").await?;
+            note_left_over(self.trim_dead(&mut connection, "").await);
         }
         if action == Action::Requeue && !self.waiting.is_empty() {
             self.serve().await?;
@@ -106,7 +107,7 @@ impl StoreCore {
             entries.into_iter().map(|it| (it.payload.clone(), it.payload)).collect();
         let moved = self.shift(connection, &source, &target, &pairs, "").await?.moved;
         if action == Action::Kill {
-            self.forget_kills_of(connection, place, &pairs).await?;
+            note_left_over(self.forget_kills_of(connection, place, &pairs).await);
         }
         Ok(moved)
     }

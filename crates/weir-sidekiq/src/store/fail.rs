@@ -170,16 +170,16 @@ impl StoreCore {
                 let by = Settlement::default();
                 let moved =
                     self.settle_field(connection, name, field, by, &dead, now, text).await?;
-                let forgotten = async {
-                    match moved {
-                        true => self.forget_kills(connection.clone(), name, &[&job.jid]).await,
-                        false => Ok(()),
-                    }
-                };
-                let trimmed = async { self.trim_dead(&mut connection.clone(), "").await };
-                // At once, so that they take one round trip.
-                let (forgotten, trimmed) = futures_util::future::join(forgotten, trimmed).await;
-                forgotten.and(trimmed).map(|()| moved)
+                if moved {
+                    // At once, so that they take one round trip.
+                    let (forgotten, trimmed) = futures_util::future::join(
+                        self.forget_kills(connection.clone(), name, &[&job.jid]),
+                        self.trim_dead(&mut connection.clone(), ""),
+                    )
+                    .await;
+                    note_left_over(forgotten.and(trimmed));
+                }
+                Ok(moved)
             }
         }
     }
@@ -283,6 +283,14 @@ impl StoreCore {
             self.metrics.limit_hit(JobServerLimit::DeadJobsMax);
         }
         Ok(())
+    }
+}
+
+/// Notes what could not be done after jobs died: they are dead nevertheless. The next death trims the dead set, and counts
+/// of kills are forgotten after three days.
+pub(super) fn note_left_over(outcome: Result<(), StoreError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "jobs are dead, and the dead set was not trimmed or their kills are not forgotten");
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod cluster;
 mod cluster_failover;
 mod confirmed;
 mod cutting_proxy;
+mod dead;
 mod fencing;
 mod hostile;
 mod measured;
