@@ -122,6 +122,15 @@ pub enum WorkerEnd {
     Stopped,
 }
 
+impl WorkerEnd {
+    /// Returns how a worker ended that has ended once more before its jobs returned. It was killed if it was at either end:
+    /// its first jobs may be the cause.
+    #[must_use]
+    pub fn after(self, earlier: Option<Self>) -> Self {
+        if earlier == Some(Self::Killed) { Self::Killed } else { self }
+    }
+}
+
 /// How often a job has killed its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerKills {

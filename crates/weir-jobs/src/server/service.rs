@@ -110,7 +110,9 @@ impl<S: Store> JobService<S> {
     /// Has the reaper release what a worker has reserved now.
     pub(crate) fn owe_release(&self, wid: Wid, end: WorkerEnd) {
         let mark = self.store.reservation_mark();
-        self.owed_releases.borrow_mut().insert(wid, OwedRelease { mark, end });
+        let mut owed = self.owed_releases.borrow_mut();
+        let end = end.after(owed.get(&wid).map(|earlier| earlier.end));
+        owed.insert(wid, OwedRelease { mark, end });
     }
 
     /// Lets the store know which workers are lost when reservations expire.

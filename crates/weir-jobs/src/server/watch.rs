@@ -69,7 +69,8 @@ async fn release_owed<S: Store>(service: &JobService<S>) {
                 failed = Some(error);
                 let mut owed = service.owed_releases.borrow_mut();
                 // It may have been given up again: the later mark includes these reservations.
-                owed.entry(wid).or_insert(OwedRelease { mark, end });
+                let again = owed.entry(wid).or_insert(OwedRelease { mark, end });
+                again.end = again.end.after(Some(end));
             }
         }
     }
@@ -248,6 +249,20 @@ mod tests {
             assert_eq!(fetch(&service).await.as_deref(), Some("first-job"));
             release_owed(&service).await;
             assert_eq!(service.store.busy(&Wid::new("w1")), 2, "it is released once");
+        });
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_and_ends_in_order_before_its_jobs_return_was_killed() {
+        run(async |service| {
+            push(&service, "first-job").await;
+            for _ in 0..service.settings().limits.returns_max {
+                assert_eq!(fetch(&service).await.as_deref(), Some("first-job"));
+                service.owe_release(Wid::new("w1"), WorkerEnd::Killed);
+                service.owe_release(Wid::new("w1"), WorkerEnd::Stopped);
+                release_owed(&service).await;
+            }
+            assert_eq!(service.store.counts().await.dead, 1);
         });
     }
 

@@ -133,7 +133,9 @@ impl ShardedCore {
                 Err(error) => Err(error),
             };
             if outcome.is_err() && !shard.is_usable() {
-                shard.owed_releases.borrow_mut().insert(wid.clone(), (last, end));
+                let mut owed = shard.owed_releases.borrow_mut();
+                let end = end.after(owed.get(wid).map(|(_, earlier)| *earlier));
+                owed.insert(wid.clone(), (last, end));
                 return Ok(0);
             }
             outcome

@@ -349,10 +349,14 @@ fn a_workers_jobs_return_with_the_shard_that_was_away() {
         eventually(async || node.shard("one").await.away_since.is_some()).await;
         // The living shard's jobs return at once.
         assert_eq!(node.store.release(&Wid::new("w1"), WorkerEnd::Killed).await, Ok(2));
+        // It returns and ends in order, which does not excuse the other ones.
+        assert_eq!(node.store.release(&Wid::new("w1"), WorkerEnd::Stopped).await, Ok(0));
         assert_eq!(node.drain(&queues).await.len(), 2);
         one.start_again();
         node.until_whole().await;
         assert_eq!(node.drain(&queues).await.len(), 2);
+        let kills = redis::cmd("HLEN").arg("weir:kills").query(&mut one.client());
+        assert_eq!(kills, Ok(2));
     });
 }
 
