@@ -74,9 +74,12 @@ impl JobTypes {
     #[must_use]
     pub fn read_one(&self, name: &str, minutes: u32) -> Option<JobTypeDetails> {
         let (source, window) = self.source(minutes);
-        let table = self.lock();
-        let found = table.named(name).filter(|it| it.figures.has_jobs())?;
-        Some(details(source, found, window))
+        let found = {
+            let table = self.lock();
+            let found = table.named(name).filter(|it| it.figures.has_jobs())?;
+            details(source, found, window)
+        };
+        Some(sorted(found))
     }
 
     /// Returns the figures of all types for a scrape.
@@ -97,10 +100,12 @@ impl JobTypes {
     }
 
     fn source(&self, minutes: u32) -> (TypeFiguresSource, ReadWindow) {
+        // It is read from a file, for which no job may wait.
+        let node = weir_base::node::hostname();
         let table = self.lock();
         let window = ReadWindow::of(&table, minutes);
         let source = TypeFiguresSource {
-            node: weir_base::node::hostname(),
+            node,
             now: table.now().as_secs_f64(),
             since: table.since().as_secs_f64(),
             window_seconds: window.length(table.since()).as_secs_f64(),
@@ -154,26 +159,29 @@ fn type_view(it: &JobType, window: ReadWindow) -> JobTypeView {
 fn details(source: TypeFiguresSource, it: &JobType, window: ReadWindow) -> JobTypeDetails {
     let figures = &it.figures;
     let figures_of = type_view(it, window);
-    let mut errors: Vec<_> = figures.errors.iter().map(|group| error(group, window)).collect();
-    errors.sort_by(|one, other| {
-        let by_count = (other.recent, other.total).cmp(&(one.recent, one.total));
-        by_count.then_with(|| other.last_at.total_cmp(&one.last_at))
-    });
     let total = figures.total.counts.started;
     let queue = |group| queue(group, window, figures_of.recent.started, total);
-    let mut queues: Vec<_> = figures.queues.iter().map(queue).collect();
-    queues.sort_by(|one, other| {
-        (other.recent, other.total).cmp(&(one.recent, one.total)).then(one.queue.cmp(&other.queue))
-    });
     JobTypeDetails {
-        errors,
+        errors: figures.errors.iter().map(|group| error(group, window)).collect(),
         other_errors: figures.errors.other().map(|group| error(group, window)),
-        queues,
+        queues: figures.queues.iter().map(queue).collect(),
         other_queues: figures.queues.other().map(queue),
         slices: slices(figures, &source, window),
         source,
         figures: figures_of,
     }
+}
+
+/// Sorts errors and queues, the most frequent recent ones first.
+fn sorted(mut details: JobTypeDetails) -> JobTypeDetails {
+    details.errors.sort_by(|one, other| {
+        let by_count = (other.recent, other.total).cmp(&(one.recent, one.total));
+        by_count.then_with(|| other.last_at.total_cmp(&one.last_at))
+    });
+    details.queues.sort_by(|one, other| {
+        (other.recent, other.total).cmp(&(one.recent, one.total)).then(one.queue.cmp(&other.queue))
+    });
+    details
 }
 
 /// Returns all slices of the window, also those without jobs.
