@@ -88,7 +88,8 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
         minutes: Some(minutes(&ranges)),
         queue: (!query.queue.is_empty()).then(|| query.queue.clone()),
     })?;
-    let live = JobTypesLive::new(&types, request.console.deps.settings.limits.page_queues);
+    let rows_max = request.console.deps.settings.limits.page_queues;
+    let live = JobTypesLive::new(&types, &query.queue, rows_max);
     request.live_response(live.render(), &fields, |live| {
         Ok(html(&JobTypesPage {
             frame: request.frame(Section::Types, "Job types").refreshed(),
@@ -126,13 +127,16 @@ impl SortChoice {
 }
 
 impl JobTypesLive {
-    fn new(types: &JobTypesView, rows_max: usize) -> Self {
+    fn new(types: &JobTypesView, queue: &str, rows_max: usize) -> Self {
         let source = &types.source;
         let shown = types.types.iter().take(rows_max).chain(&types.other);
         let rows: Vec<_> =
             shown.map(|it| TypeRow::new(it, types.run_seconds, source.now)).collect();
         let mut summary = match rows.len() {
-            0 => format!("No job has started since {} UTC.", figures::moment(source.since)),
+            0 => {
+                let of = if queue.is_empty() { "No job" } else { "No job from this queue" };
+                format!("{of} has started since {} UTC.", figures::moment(source.since))
+            }
             _ => about(source),
         };
         if types.types.len() > rows_max {

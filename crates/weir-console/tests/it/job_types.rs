@@ -38,7 +38,9 @@ async fn types_are_listed_with_their_failures_and_linked() {
     ] {
         page.assert_shows(text);
     }
-    assert!(!browser.get("/types?queue=beta").await.text.contains("name=Mail"));
+    let of_other = browser.get("/types?queue=beta").await;
+    of_other.assert_shows("No job from this queue has started since");
+    assert!(!of_other.text.contains("name=Mail"));
     let section = browser.get("/live/types?sort=failed&queue=alpha&range=10m").await;
     section.assert_shows("/type?name=Mail");
     assert!(!section.text.contains("<html"));

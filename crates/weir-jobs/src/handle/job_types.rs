@@ -15,7 +15,8 @@ pub struct JobTypesQuery {
     /// The recent time, 1 - 60 minutes, rounded up to slices of five minutes. Default: 60.
     #[serde(default)]
     pub minutes: Option<u32>,
-    /// Only types that had a job from this queue. Their figures are those of all queues.
+    /// Only types that had a job from this queue, or may have had one: they had jobs from more queues than
+    /// `limits.job_type_groups_max`. Their figures are those of all queues.
     #[serde(default)]
     pub queue: Option<String>,
 }

@@ -52,12 +52,12 @@ impl ReadWindow {
 
 impl JobTypes {
     /// Returns all types that had a job, and those beyond the limit as one, over the last `minutes`. With a queue, those
-    /// that had a job from it. Their order is not specified.
+    /// that had a job from it, or may have had one. Their order is not specified.
     #[must_use]
     pub fn read(&self, minutes: u32, queue: Option<&str>) -> JobTypesView {
         let (source, window) = self.source(minutes);
         let is_wanted = |figures: &TypeFigures| {
-            figures.has_jobs() && queue.is_none_or(|queue| figures.is_from(queue))
+            figures.has_jobs() && queue.is_none_or(|queue| figures.may_be_from(queue))
         };
         let mut run_seconds = 0.0;
         let read = |it: &JobType| {
@@ -136,8 +136,10 @@ impl TypeFigures {
         self.total.counts != RunCounts::default() || self.running > 0
     }
 
-    fn is_from(&self, queue: &str) -> bool {
-        self.queues.iter().any(|group| &*group.name == queue)
+    /// Queues beyond the limit of groups are not known by name.
+    fn may_be_from(&self, queue: &str) -> bool {
+        let is_known = self.queues.iter().any(|group| &*group.name == queue);
+        is_known || self.queues.other().is_some()
     }
 }
 

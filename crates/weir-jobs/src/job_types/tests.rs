@@ -174,6 +174,18 @@ fn a_clock_that_is_set_back_leaves_no_slices_and_no_times_in_the_future() {
 }
 
 #[test]
+fn a_type_may_have_had_jobs_from_a_queue_without_a_group() {
+    let types = types(5);
+    for queue in ["q1", "q2", "q3", "q4"] {
+        let run = types.run_of("a", second(1));
+        run.start(&StartedJob { jid: "jid", queue, ready_at: None }, second(1));
+    }
+    start(&types, "b", 1).succeeded(second(2));
+    let selected = |queue| types.read(60, Some(queue)).types.len();
+    assert_eq!((selected("q1"), selected("q4"), selected("default")), (1, 1, 2));
+}
+
+#[test]
 fn one_type_takes_no_more_memory_than_is_documented() {
     let slices = 12 * (size_of::<slices::TypeSlice>() + size_of::<usize>());
     let fixed = size_of::<figures::TypeFigures>();

@@ -23,7 +23,7 @@ pub(crate) struct JobsTypesArgs {
     /// The recent time in minutes, rounded up to slices of five minutes
     #[arg(long, default_value_t = WINDOW_MINUTES_MAX, value_parser = value_parser!(u32).range(1..=i64::from(WINDOW_MINUTES_MAX)))]
     minutes: u32,
-    /// Only types that had a job from this queue
+    /// Only types that had a job from this queue, or may have had one
     #[arg(long)]
     queue: Option<String>,
     /// Maximum number of types
