@@ -54,7 +54,7 @@ pub(crate) async fn a_type_counts_starts_ends_and_failures<H: Harness>(world: Wo
     assert_eq!(rounded(&figures.recent), counts);
     let (wait, run) = (figures.wait.unwrap(), figures.run.unwrap());
     assert_eq!((wait.max.round(), run.max.round()), (4.0, 60.0));
-    assert!((27.0..35.0).contains(&run.p50) || run.p50 > 56.0, "{}", run.p50);
+    assert!((53.0..=60.0).contains(&run.p50), "the second of three: {}", run.p50);
     let queues: Vec<_> = shown.queues.iter().map(|it| (&*it.queue, it.total, it.recent)).collect();
     assert_eq!(queues, [("a", 3, 3), ("b", 1, 1)]);
     assert!((shown.queues[0].total_share - 0.75).abs() < 1e-9);
