@@ -18,6 +18,7 @@ mod statistics;
 mod table;
 
 pub use self::read::TypeTotals;
+pub(crate) use self::slices::WINDOW;
 pub use self::slices::WINDOW_MINUTES_MAX;
 pub use self::statistics::{JobTypes, StartedJob, TypeRun};
 pub use self::table::OTHER_TYPES;

@@ -247,7 +247,7 @@ impl ErrorRow {
             recent: figures::count(error.recent),
             total: figures::count(error.total),
             first: figures::moment(error.first_at),
-            since: figures::whole_duration((now - error.since).max(0.0)),
+            since: figures::whole_duration(error.lasted(now)),
             last: figures::relative(now, error.last_at),
             jid: visible(&error.jid).into_owned(),
             job_address: job_address(&error.jid),

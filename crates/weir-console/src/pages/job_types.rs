@@ -217,7 +217,7 @@ fn last_failure(failure: &LastFailureView, now: f64) -> String {
         "{} {}, for {}",
         visible(&failure.errtype),
         figures::relative(now, failure.at),
-        figures::whole_duration((now - failure.since).max(0.0))
+        figures::whole_duration(failure.lasted(now))
     )
 }
 

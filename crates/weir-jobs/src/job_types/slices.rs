@@ -12,7 +12,7 @@ pub(super) const SLICE: Duration = Duration::from_secs(300);
 /// Slices that are kept.
 pub(super) const SLICES: usize = 12;
 /// All of them.
-pub(super) const WINDOW: Duration = Duration::from_secs(SLICE.as_secs() * SLICES as u64);
+pub(crate) const WINDOW: Duration = Duration::from_secs(SLICE.as_secs() * SLICES as u64);
 
 /// The longest time over which recent figures can be read, in minutes. Older figures are only in the totals.
 pub const WINDOW_MINUTES_MAX: u32 = 60;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::job_types::WINDOW;
+
 /// What the figures are about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TypeFiguresSource {
@@ -85,6 +87,14 @@ pub struct LastFailureView {
     pub since: f64,
 }
 
+impl LastFailureView {
+    /// Returns for how many seconds jobs fail with this error, or failed with it the last time.
+    #[must_use]
+    pub fn lasted(&self, now: f64) -> f64 {
+        lasted(self.since, self.at, now)
+    }
+}
+
 /// One type with all that is known of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobTypeDetails {
@@ -120,6 +130,20 @@ pub struct ErrorGroupView {
     pub message: String,
 }
 
+impl ErrorGroupView {
+    /// Returns for how many seconds jobs fail with this error, or failed with it the last time.
+    #[must_use]
+    pub fn lasted(&self, now: f64) -> f64 {
+        lasted(self.since, self.last_at, now)
+    }
+}
+
+fn lasted(since: f64, last_at: f64, now: f64) -> f64 {
+    let has_ended = now - last_at >= WINDOW.as_secs_f64();
+    let until = if has_ended { last_at } else { now };
+    (until - since).max(0.0)
+}
+
 /// Starts of jobs from one queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TypeQueueView {
@@ -140,4 +164,18 @@ pub struct TypeSliceView {
     pub counts: TypeCounts,
     pub wait: Option<DurationsView>,
     pub run: Option<DurationsView>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_lasts_until_it_pauses_for_an_hour() {
+        let failure = LastFailureView { at: 300.0, since: 100.0, ..LastFailureView::default() };
+        let group = ErrorGroupView { last_at: 300.0, since: 100.0, ..ErrorGroupView::default() };
+        for (now, seconds) in [(300.0, 200.0), (3_000.0, 2_900.0), (3_900.0, 200.0), (50.0, 0.0)] {
+            assert_eq!((failure.lasted(now), group.lasted(now)), (seconds, seconds), "{now}");
+        }
+    }
 }

@@ -89,7 +89,7 @@ fn error_row(error: &ErrorGroupView, now: f64) -> Vec<String> {
         error.recent.to_string(),
         error.total.to_string(),
         time(error.first_at),
-        age(error.since),
+        seconds(error.lasted(now)),
         format!("{} ago", age(error.last_at)),
         printable(&error.jid),
         printable(&error.message),

@@ -162,6 +162,6 @@ fn percentiles(durations: Option<&DurationsView>) -> String {
 
 fn last_failure(it: &JobTypeView, now: f64) -> String {
     let Some(failure) = &it.last_failure else { return "-".to_owned() };
-    let [ago, since] = [failure.at, failure.since].map(|at| seconds((now - at).max(0.0)));
-    format!("{} {ago} ago, for {since}", printable(&failure.errtype))
+    let (ago, lasted) = (seconds((now - failure.at).max(0.0)), seconds(failure.lasted(now)));
+    format!("{} {ago} ago, for {lasted}", printable(&failure.errtype))
 }
