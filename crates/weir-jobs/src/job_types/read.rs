@@ -35,10 +35,11 @@ struct ReadWindow {
 }
 
 impl ReadWindow {
-    /// Returns the last `minutes`, and what else is in the slice of their beginning.
+    /// Returns the last `minutes`, and what else is in the slice of their beginning, as far as slices are kept. The present
+    /// slice may have begun just now.
     fn of(table: &TypeTable, minutes: u32) -> Self {
         let slice_minutes = SLICE.as_secs() / 60;
-        let slices = u64::from(minutes).div_ceil(slice_minutes).clamp(1, SLICES as u64);
+        let slices = (u64::from(minutes).div_ceil(slice_minutes) + 1).min(SLICES as u64);
         let slices = usize::try_from(slices).unwrap_or(SLICES);
         Self { now: table.now(), slices }
     }
