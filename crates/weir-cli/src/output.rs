@@ -39,11 +39,12 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !environment::no_color()
 }
 
-/// Replaces control characters and those that change the direction of text: names of queues, classes and
+/// Replaces control characters and those that are invisible or change the direction of text: names of queues, classes and
 /// nodes are input, and a terminal would interpret them.
 pub(crate) fn printable(text: &str) -> String {
     let is_interpreted = |character: char| {
         character.is_control()
+            || matches!(character, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
             || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     text.replace(is_interpreted, "\u{fffd}")
@@ -128,6 +129,10 @@ mod tests {
     fn control_characters_in_names_are_not_printed() {
         assert_eq!(printable("queue \u{1b}[2Jpush\n"), "queue \u{fffd}[2Jpush\u{fffd}");
         assert_eq!(printable("Müller 1 h"), "Müller 1 h");
+        assert_eq!(
+            printable("a\u{200b}b\u{200f}c\u{202e}\u{61c}"),
+            "a\u{fffd}b\u{fffd}c\u{fffd}\u{fffd}"
+        );
     }
 
     #[test]
