@@ -475,6 +475,18 @@ fn tenants_are_a_setting_of_the_embedded_store() {
     let in_redis =
         format!("jobs.store = {{ redis = [{{ url = \"redis://127.0.0.1\" }}] }}\n{queue}");
     insta::assert_snapshot!(errors(&in_redis), @"weir.toml:3:11: jobs.queues.crawl.fair_by: needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants");
+    let without = "[jobs.queues.crawl]\ntenant_jobs_max = 5\ntenants.a.jobs_max = 3\n";
+    insta::assert_snapshot!(errors(without), @r"
+    weir.toml:2:19: jobs.queues.crawl.tenant_jobs_max: needs fair_by, which says what names the tenant of a job
+    weir.toml:3:22: jobs.queues.crawl.tenants.a.jobs_max: needs fair_by, which says what names the tenant of a job
+    ");
+    let in_redis = "jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\njobs.queues.a.bytes_max = \"1MiB\"\njobs.limits.disk_max = \"1GiB\"\n";
+    let in_redis = errors(in_redis);
+    let has = |part: &str| assert!(in_redis.contains(part), "{in_redis}");
+    has(
+        "jobs.queues.a.bytes_max: needs the embedded store; jobs.store is a Redis, which counts the jobs of a queue and not their bytes: use jobs_max",
+    );
+    has("jobs.limits.disk_max needs the embedded store: only it has a log on the disk");
     insta::assert_snapshot!(errors("[jobs.queues.crawl]\nfair_by = \"domain\"\n"), @r#"weir.toml:2:11: jobs.queues.crawl.fair_by: "domain" is no key: write custom.NAME or a JSON pointer such as /args/0/domain, of at most 256 bytes"#);
 }
 

@@ -98,6 +98,8 @@ pub struct QueueAllocation {
     pub target_latency: Option<Duration>,
     /// How the tenants of this queue share its workers. `None`: it has no tenants.
     pub fair: Option<FairRules>,
+    /// Count the bytes of its jobs that wait, which have a limit.
+    pub counts_bytes: bool,
 }
 
 /// How the tenants of a queue share its workers.
@@ -154,8 +156,10 @@ impl DispatchPolicy {
 impl FairRules {
     fn of_settings(queue: &QueueSettings, tenants_max: usize) -> Option<Self> {
         let weights = queue.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.weight));
-        let of = queue.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.limits()));
-        let of = of.filter(|(_, limits)| limits.is_some()).collect();
+        // A tenant whose waiting jobs have a limit shares no lane, so that they are counted by themselves.
+        let of =
+            queue.tenants.iter().filter(|(_, it)| it.limits().is_some() || it.jobs_max.is_some());
+        let of = of.map(|(name, tenant)| (name.clone(), tenant.limits())).collect();
         let limits = TenantLimits { each: queue.tenant_limits(), of };
         Some(Self {
             by: queue.fair_by.clone()?,
@@ -168,6 +172,15 @@ impl FairRules {
 }
 
 impl QueueAllocation {
+    /// Returns whether the queue or a tenant has a limit.
+    pub(crate) fn has_limits(&self) -> bool {
+        let of_tenants =
+            |fair: &FairRules| fair.limits.each.is_some() || !fair.limits.of.is_empty();
+        self.concurrency.is_some()
+            || self.rate.is_some()
+            || self.fair.as_ref().is_some_and(of_tenants)
+    }
+
     /// Returns whether a limit of the queue or of a tenant says how many of its jobs may run at once.
     pub(crate) fn limits_running(&self) -> bool {
         let of_tenants = |fair: &FairRules| {
@@ -192,6 +205,7 @@ impl Allocation {
                 fresh_lane: queue.fresh_lane,
                 target_latency: queue.target_latency,
                 fair: FairRules::of_settings(queue, settings.limits.tenants_max),
+                counts_bytes: queue.bytes_max.is_some(),
                 ..QueueAllocation::default()
             };
             (name.clone(), allocation)

@@ -282,6 +282,8 @@ impl Batch {
 pub(crate) struct Batches {
     by_id: BTreeMap<BatchId, Batch>,
     by_expiry: BTreeSet<(Timestamp, BatchId)>,
+    /// Batches whose jobs that are left have all failed.
+    waiting: BTreeSet<BatchId>,
     /// Batches with a callback that is due.
     due: BTreeSet<BatchId>,
     /// Batches whose definition or progress changed since [`Batches::take_changed`].
@@ -297,6 +299,11 @@ pub(crate) struct Batches {
 impl Batches {
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Returns the number of batches that wait for a retry or an operator: all jobs that are left have failed.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Returns the size of the descriptions and callbacks of all batches.
@@ -625,6 +632,7 @@ impl Batches {
         self.definition_bytes -= batch.definition.bytes();
         self.by_expiry.remove(&(batch.progress.expires_at, id));
         self.due.remove(&id);
+        self.waiting.remove(&id);
         self.changed.remove(&id);
         let Some(parent_id) = batch.definition.parent else { return };
         self.children.remove(&(parent_id, id));
@@ -655,6 +663,11 @@ impl Batches {
         let mut next = Some(id);
         while let Some(id) = next.take() {
             let Some(batch) = self.by_id.get_mut(&id) else { return };
+            if batch.progress.committed && batch.live > 0 && batch.live == batch.failed {
+                self.waiting.insert(id);
+            } else {
+                self.waiting.remove(&id);
+            }
             if batch.due().is_some() {
                 self.due.insert(id);
             }

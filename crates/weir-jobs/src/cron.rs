@@ -15,7 +15,7 @@ pub use schedule::{Schedule, ScheduleError};
 pub use settings::{CronJobSettings, CronSettings, CronZone, MissedRuns};
 
 /// A time that is handled so late was missed: Weir did not run, or could not store the job.
-const LATE: Duration = Duration::from_secs(60);
+pub(crate) const LATE: Duration = Duration::from_secs(60);
 
 /// What a store remembers of a cron job.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -162,6 +162,11 @@ impl Handle {
         self.ask(HandleRequest::Queues).await
     }
 
+    /// Returns the limits of queues, tenants and shared resources, and what they hold back.
+    pub async fn limits(&self) -> Result<view::JobLimitsView, HandleError> {
+        self.ask(HandleRequest::Limits).await
+    }
+
     /// Returns a page of the jobs of a queue or set. A search may return fewer than `limit` jobs,
     /// or none, together with a `next` key once it has examined `limits.scan_jobs_max` jobs.
     pub async fn jobs(&self, query: JobQuery) -> Result<view::JobListPage, HandleError> {
@@ -294,6 +299,20 @@ impl Handle {
     /// Returns all cron jobs, in the order of the settings.
     pub async fn cron(&self) -> Result<Vec<view::CronView>, HandleError> {
         self.ask(HandleRequest::Cron).await
+    }
+
+    /// Returns up to `limit` batches behind `after` (at most `limits.page_jobs_max`), in the order of their ids.
+    pub async fn batches(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<view::BatchListPage, HandleError> {
+        self.ask(|reply| HandleRequest::Batches(after, limit, reply)).await
+    }
+
+    /// Returns the batch with this id, if there is one.
+    pub async fn batch(&self, bid: String) -> Result<Option<view::BatchView>, HandleError> {
+        self.ask(|reply| HandleRequest::Batch(bid, reply)).await
     }
 
     /// Runs a cron job now, pauses or resumes it.

@@ -9,12 +9,14 @@
 //! - `table`: all lanes, with their number limited. `limits`: what their tenants may do. `sleep`: lanes whose next
 //!   job may not start before a time.
 //! - `blocked`: lanes whose next job waits for a shared resource.
+//! - `limited`: which tenants a limit holds back.
 //! - `room`: which slots a tenant above its share may take.
 
 mod blocked;
 mod heap;
 mod lane;
 mod levels;
+mod limited;
 mod limits;
 mod room;
 mod sleep;
@@ -24,6 +26,7 @@ mod tests;
 mod wheel;
 
 pub use lane::{BlockedJobs, LaneId, TenantKey};
+pub use limited::{LimitKind, LimitedLane};
 pub use limits::LaneLimits;
 pub use room::Room;
 pub use table::{LaneCounts, Lanes};

@@ -6,6 +6,7 @@
 mod batching;
 mod fair;
 mod lanes;
+mod limit_states;
 mod look;
 mod moves;
 mod shared_resources;
@@ -31,10 +32,11 @@ use crate::model::{
     Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerEnd,
 };
 use crate::settings::JobServerSettings;
+use crate::store::limit_states::LimitStates;
 use crate::store::{
     Action, BatchSize, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, LostWorkers,
     QueueAction, ReservationMark, Reserved, Restored, Sample, ScanPage, ScanRequest, Selection,
-    Storage, Store, StoreCondition, StoreError,
+    Storage, Store, StoreCondition, StoreError, TenantDepth,
 };
 use crate::tracks::{Track, TrackUpdate};
 use crate::waiters::Waiters;
@@ -518,6 +520,19 @@ impl Store for MemoryStore {
 
     fn busy(&self, wid: &Wid) -> u64 {
         self.inner.state.borrow().busy(wid)
+    }
+
+    fn limit_states(&self, tenants_max: usize) -> LimitStates {
+        let now = self.inner.clock.now();
+        self.inner.state.borrow_mut().limit_states(now, tenants_max)
+    }
+
+    fn waiting_bytes(&self, queue: &str) -> Option<u64> {
+        self.inner.state.borrow().waiting_bytes(queue)
+    }
+
+    fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth> {
+        self.inner.state.borrow().tenant_depth(queue, json)
     }
 
     fn depth(&self, queue: &str) -> Option<u64> {

@@ -5,6 +5,7 @@
 //! label `other`; verbs and limits are fixed lists. Depths, set sizes and totals are published once a second as a
 //! [`MetricsSnapshot`] and only encoded during a scrape.
 
+mod cron_runs;
 mod latency;
 mod limit;
 mod node_states;
@@ -30,6 +31,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Timestamp;
 
+pub(crate) use cron_runs::CronRunResult;
 pub use limit::JobServerLimit;
 pub use operation::{CommandKind, StoreOperation};
 use shards::Shards;
@@ -78,10 +80,11 @@ struct JobServerCounters {
     tasks: Tasks,
     ignored_members: [Counter; IgnoredMember::ALL.len()],
     stale_reports: stale::StaleReports,
+    cron_runs: cron_runs::CronRuns,
     repeated_pushes: Counter,
     expired: Counter,
     not_unique: Counter,
-    queue_full: Family<QueueLabel, Counter>,
+    queue_full: Family<QueueCapLabel, Counter>,
 }
 
 type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
@@ -89,6 +92,15 @@ type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabel {
     queue: String,
+}
+
+/// The caps that reject pushes.
+const CAPS: [&str; 4] = ["jobs_max", "bytes_max", "tenant_jobs_max", "disk_max"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueCapLabel {
+    queue: String,
+    cap: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -137,6 +149,7 @@ impl JobsMetrics {
             tasks: Tasks::default(),
             ignored_members: register_ignored_members(registry),
             stale_reports: stale::register(registry),
+            cron_runs: cron_runs::register(registry),
             repeated_pushes: Counter::default(),
             expired: Counter::default(),
             not_unique: Counter::default(),
@@ -169,7 +182,7 @@ impl JobsMetrics {
         );
         registry.register(
             "queue_full",
-            "Pushed jobs that were rejected because their queue was full (jobs.queues.NAME.jobs_max)",
+            "Pushed jobs that were rejected because a cap was reached: jobs_max, bytes_max or tenant_jobs_max of their queue, or disk_max",
             inner.queue_full.clone(),
         );
         registry.register(
@@ -258,10 +271,20 @@ impl JobsMetrics {
         self.0.not_unique.inc();
     }
 
-    /// Counts a pushed job whose queue was full.
-    pub(crate) fn queue_full(&self, queue: &str) {
-        let label = QueueLabel { queue: self.label_for(queue).to_owned() };
+    /// Counts a pushed job that was rejected by a cap of its queue.
+    pub(crate) fn queue_full(&self, queue: &str, cap: &'static str) {
+        let label = QueueCapLabel { queue: self.label_for(queue).to_owned(), cap };
         self.0.queue_full.get_or_create(&label).inc();
+    }
+
+    /// Returns how many pushed jobs of a queue were rejected. Queues that share a label have the figure of all of them.
+    pub(crate) fn rejected_of(&self, queue: &str) -> u64 {
+        let queue = self.label_for(queue);
+        let rejected = |cap| {
+            let label = QueueCapLabel { queue: queue.to_owned(), cap };
+            self.0.queue_full.get(&label).map_or(0, |counter| counter.get())
+        };
+        CAPS.into_iter().map(rejected).sum()
     }
 
     /// Counts a hit of a limit.
@@ -293,6 +316,17 @@ impl JobsMetrics {
     #[must_use]
     pub fn stale_reports(&self, report: StaleReport) -> u64 {
         self.0.stale_reports[report as usize].get()
+    }
+
+    /// Counts a time of a cron job.
+    pub(crate) fn cron_run(&self, result: CronRunResult) {
+        self.0.cron_runs[result as usize].inc();
+    }
+
+    /// Returns how many times of cron jobs had this result since the start.
+    #[cfg(test)]
+    pub(crate) fn cron_runs(&self, result: CronRunResult) -> u64 {
+        self.0.cron_runs[result as usize].get()
     }
 
     /// Returns the metrics of the timer and the reaper.

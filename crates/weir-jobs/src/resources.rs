@@ -333,6 +333,14 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
         }
     }
 
+    /// Returns when the next job may start by their rates, for those of which none may now.
+    pub(crate) fn next_starts(&self, now: Timestamp) -> Vec<(String, Timestamp)> {
+        let next = |resource: &Resource<Q>| {
+            Some((resource.name.clone(), resource.rate.blocked_until(now)?))
+        };
+        self.resources.iter().filter_map(next).collect()
+    }
+
     /// Remembers that a fetch waits for jobs of `queue`, which wait for these resources. Returns when they may start
     /// by their rates, if nothing else prevents that.
     pub(crate) fn wait(

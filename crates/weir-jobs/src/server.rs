@@ -5,13 +5,16 @@
 //! Shutdown is implemented in one function, `owner::serve_until_told`.
 
 mod accept;
+mod batches;
 pub(crate) mod cron;
 mod descriptors;
 pub(crate) mod import;
+mod limits;
 pub(crate) mod memory;
 mod node_report;
 mod owner;
 mod parsing;
+mod queue_full;
 mod queue_limit;
 mod rates;
 mod reload;
@@ -37,7 +40,8 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
 pub use owner::{JobServerOutcome, OwnerEnd};
-pub(crate) use queue_limit::{PushError, QueueFull, push_each, push_one};
+pub(crate) use queue_full::QueueFull;
+pub(crate) use queue_limit::{PushError, push_each, push_one};
 pub(crate) use service::JobService;
 
 use crate::engine::EngineOpenError;

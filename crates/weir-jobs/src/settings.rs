@@ -130,12 +130,21 @@ impl JobServerSettings {
                 let error = "needs the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs at any rate: use concurrency, which holds for workers of Weir";
                 table.error_at("rate", error);
             }
+            if is_external && queue.bytes_max.is_some() {
+                let error = "needs the embedded store; jobs.store is a Redis, which counts the jobs of a queue and not their bytes: use jobs_max";
+                table.error_at("bytes_max", error);
+            }
             match QueueName::parse(name, limits) {
                 Ok(name) => drop(queues.insert(name, queue)),
                 Err(error) => table.error(error.to_string()),
             }
         });
         self.read_resources(table);
+        if self.store != StoreKind::Embedded && self.limits.disk_max.is_some() {
+            let error =
+                "jobs.limits.disk_max needs the embedded store: only it has a log on the disk";
+            table.error_at("limits", error);
+        }
     }
 
     fn read_resources(&mut self, table: &mut TableReader<'_>) {
@@ -285,6 +294,10 @@ pub struct QueueSettings {
     /// to a second old, and jobs that other programs push are not limited.
     #[setting(range = 1..=1 << 40)]
     pub jobs_max: Option<u64>,
+    /// Bytes of the jobs that may wait in the queue; a push of more is rejected, as with jobs_max. A job that is larger
+    /// than this is always rejected. Needs the embedded store.
+    #[setting(optional_size, range = 1 << 10..=1 << 50)]
+    pub bytes_max: Option<u64>,
     /// While the oldest job has waited longer than target_latency: serve the newest of the jobs in time
     /// first, and the oldest job with a fifth of the workers' time (in Redis: with every fifth fetch).
     pub fresh_lane: bool,
@@ -309,6 +322,9 @@ pub struct QueueSettings {
     /// "5/s" or "5/s burst 10". Jobs of a tenant are left out until its next one may start.
     #[setting(optional_parsed)]
     pub tenant_rate: Option<StartRate>,
+    /// Jobs of each tenant (fair_by) that may wait; one more is rejected when it is pushed, as with jobs_max.
+    #[setting(range = 1..=1 << 40)]
+    pub tenant_jobs_max: Option<u64>,
     /// Tenants with a weight or a limit of their own, by name.
     #[setting(skip)]
     pub tenants: BTreeMap<String, TenantSettings>,
@@ -325,6 +341,7 @@ impl QueueSettings {
                 let LaneLimits { concurrency, rate } = tenant.limits();
                 reject_without_fair_by(table, "concurrency", concurrency.is_some());
                 reject_without_fair_by(table, "rate", rate.is_some());
+                reject_without_fair_by(table, "jobs_max", tenant.jobs_max.is_some());
             }
             self.tenants.insert(name.to_owned(), tenant);
         });
@@ -332,7 +349,19 @@ impl QueueSettings {
             let LaneLimits { concurrency, rate } = self.tenant_limits();
             reject_without_fair_by(table, "tenant_concurrency", concurrency.is_some());
             reject_without_fair_by(table, "tenant_rate", rate.is_some());
+            reject_without_fair_by(table, "tenant_jobs_max", self.tenant_jobs_max.is_some());
         }
+    }
+
+    /// Returns whether pushes to the queue are rejected by a cap.
+    pub(crate) fn has_caps(&self) -> bool {
+        self.jobs_max.is_some() || self.bytes_max.is_some() || self.has_tenant_caps()
+    }
+
+    /// Returns whether the jobs of a tenant that wait have a limit.
+    pub(crate) fn has_tenant_caps(&self) -> bool {
+        self.tenant_jobs_max.is_some()
+            || self.tenants.values().any(|tenant| tenant.jobs_max.is_some())
     }
 
     /// Returns the limits of each tenant.
@@ -363,6 +392,9 @@ pub struct TenantSettings {
     /// How often jobs of the tenant may start, in place of tenant_rate.
     #[setting(optional_parsed)]
     pub rate: Option<StartRate>,
+    /// Jobs of the tenant that may wait, in place of tenant_jobs_max.
+    #[setting(range = 1..=1 << 40)]
+    pub jobs_max: Option<u64>,
 }
 
 impl TenantSettings {
@@ -477,6 +509,11 @@ pub struct JobServerLimits {
     /// many of those that were acknowledged last.
     #[setting(advanced, size, restart, range = 1 << 16..=1 << 27, default = 64 << 20)]
     pub set_aside_bytes_max: u32,
+    /// Bytes of the job store on the disk; pushes are rejected while it has more. ACK, FAIL and jobs that return are
+    /// accepted. The store has up to twice the bytes of its jobs, and two segments (segment_bytes) more. None: pushes are
+    /// rejected when the disk is full.
+    #[setting(optional_size, range = 1 << 24..=1 << 50)]
+    pub disk_max: Option<u64>,
     /// Bytes of jobs in the store `memory`; the embedded store is limited by its disk.
     #[setting(size, restart, range = 1 << 20..=1 << 40, default = 1 << 30)]
     pub memory_bytes_max: usize,

@@ -6,6 +6,7 @@
 //! position.
 
 pub(crate) mod error;
+pub mod limit_states;
 mod object;
 mod parts;
 pub(crate) mod shard_state;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use error::StoreError;
+use limit_states::LimitStates;
 pub use object::{AnyStore, LocalBoxFuture, OpenStore, StoreOpenError};
 pub(crate) use parts::store_parts;
 pub use shard_state::ShardState;
@@ -262,10 +264,15 @@ pub struct Counts {
     /// Tracked jobs, live or not.
     pub tracked: u64,
     pub batches: u64,
+    /// Batches whose jobs that are left have all failed.
+    pub batches_waiting: u64,
     /// Bytes of the descriptions and callbacks of all batches.
     pub batch_bytes: u64,
     /// The shared resources, by name.
     pub resources: Vec<ResourceCounts>,
+    /// Until when limits of jobs at once are lower, because jobs may run that a crash left without a record. `None`: they
+    /// apply in full.
+    pub limits_lowered_until: Option<Timestamp>,
     /// Time since the values were read; zero if they are current.
     pub age: Duration,
 }
@@ -284,10 +291,47 @@ pub struct QueueCounts {
     pub failed_total: u64,
     /// The lanes of its tenants, if it has `fair_by`.
     pub lanes: LaneCounts,
+    /// What comes to the queue. `None`: the store does not count it.
+    pub arrivals: Option<QueueArrivals>,
     /// Jobs that wait because of a limit.
     pub blocked: BlockedJobs,
     /// Those that wait for shared resources, by name. A job may wait for several.
     pub blocked_by_resource: Vec<(String, u64)>,
+}
+
+/// Jobs that came to a queue since the start, or will come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueArrivals {
+    /// Jobs that began to wait: pushed, due at their time, moved or enqueued by an operator. Without retries.
+    pub arrived_total: u64,
+    /// Jobs that failed and will be tried again.
+    pub retried_total: u64,
+    /// Retries that began to wait.
+    pub returned_total: u64,
+}
+
+impl QueueArrivals {
+    /// Counts a job that begins to wait.
+    pub(crate) fn count(&mut self, is_retry: bool) {
+        if is_retry {
+            self.returned_total += 1;
+        } else {
+            self.arrived_total += 1;
+        }
+    }
+}
+
+/// The jobs of a tenant that wait in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantDepth {
+    /// The same for all tenants that share a lane.
+    pub lane: u64,
+    /// `None`: jobs without a tenant.
+    pub name: Option<String>,
+    /// Jobs that wait in the lane.
+    pub waiting: u64,
+    /// Lanes of the queue.
+    pub lanes: u64,
 }
 
 /// What this node has done to a queue since its start.
@@ -629,8 +673,28 @@ pub trait Store: 'static {
     /// reached.
     async fn counts(&self) -> Counts;
 
+    /// Returns what limits allow now, with up to `tenants_max` tenants of each queue.
+    fn limit_states(&self, _tenants_max: usize) -> LimitStates {
+        LimitStates::default()
+    }
+
     /// Returns how many jobs wait in a queue, or `None` if only [`Store::counts`] knows it.
     fn depth(&self, _queue: &str) -> Option<u64> {
+        None
+    }
+
+    /// Returns the bytes of the jobs that wait in a queue, if its rules ask to count them.
+    fn waiting_bytes(&self, _queue: &str) -> Option<u64> {
+        None
+    }
+
+    /// Returns how many jobs wait of the tenant of a job with this text. `None`: the queue has no tenants.
+    fn tenant_depth(&self, _queue: &str, _json: &[u8]) -> Option<TenantDepth> {
+        None
+    }
+
+    /// Returns the bytes of the store on the disk, if it has any.
+    fn disk_bytes(&self) -> Option<u64> {
         None
     }
 

@@ -3,16 +3,23 @@
 //! Times are seconds since the Unix epoch with a fraction; durations are seconds. Both are `f64`,
 //! which JavaScript and Python read without conversion.
 
+mod batches;
 mod job_types;
+mod limits;
 mod step;
 mod xray;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::node::NodeView;
+pub use batches::{BatchListPage, BatchView};
 pub use job_types::{
     DurationsView, ErrorGroupView, JobTypeDetails, JobTypeView, JobTypesView, LastFailureView,
     TypeCounts, TypeFiguresSource, TypeQueueView, TypeSliceView,
+};
+pub use limits::{
+    JobLimitsView, QueueCapsView, QueueLimitsView, ResourceLimitsView, TenantLimitsView,
+    TenantsLimitsView,
 };
 pub use step::StepView;
 pub use xray::{XrayCoverage, XrayGroup, XrayRow, XrayView};
@@ -51,6 +58,10 @@ pub struct JobServerOverview {
     /// What each shard of the store measures of itself.
     #[serde(default)]
     pub stores: Vec<StoreShardView>,
+    /// Until when limits of jobs at once are a quarter lower, because the job store was not closed. `None`: they apply in
+    /// full.
+    #[serde(default)]
+    pub limits_lowered_until: Option<f64>,
 }
 
 impl JobServerOverview {
@@ -253,11 +264,17 @@ pub struct QueueView {
     pub failed: u64,
     /// Jobs per second over the last minute.
     pub pushed_per_second: f64,
+    /// Jobs per second that begin to wait, and of those that fail and will come back.
+    #[serde(default)]
+    pub arriving_per_second: f64,
     pub processed_per_second: f64,
     /// Time to drain at the present rates. `None`: the queue does not shrink.
     pub drain_seconds: Option<f64>,
     pub target_latency_seconds: Option<f64>,
     pub concurrency: Option<u32>,
+    /// The limit of jobs at once that is in force: lower than `concurrency` for a while after a crash.
+    #[serde(default)]
+    pub concurrency_in_force: Option<u32>,
     /// How often jobs may start, as in the settings.
     #[serde(default)]
     pub rate: Option<String>,

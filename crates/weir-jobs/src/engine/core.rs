@@ -19,6 +19,7 @@ use super::journal::Journal;
 use super::kept_key::KeptKey;
 use super::reclaim::Reclaim;
 use super::recover::{self, RecoverError};
+use super::sizing::Sizing;
 use super::state::EngineState;
 use crate::allocation::Allocation;
 use crate::dispatch::Dispatcher;
@@ -115,6 +116,8 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) reclaim: Reclaim,
     /// Queues whose jobs are being added to lanes.
     pub(crate) relaning: Vec<Relaning>,
+    /// Queues whose bytes are being counted.
+    pub(crate) sizing: Vec<Sizing>,
     /// Queues whose jobs the next tick offers to the fetches that wait.
     pub(crate) woken: Vec<u16>,
     pub(crate) lost_workers: LostWorkers,
@@ -159,6 +162,7 @@ impl<D: Disk> Engine<D> {
             random,
             reclaim: Reclaim::default(),
             relaning: Vec::new(),
+            sizing: Vec::new(),
             woken: Vec::new(),
             lost_workers: LostWorkers::default(),
             held_by_log: Vec::new(),

@@ -84,6 +84,7 @@ impl<D: Disk> Engine<D> {
         self.expire_tracks(SLICE_JOBS, now);
         self.run_batches_due(now)?;
         queues.extend(self.relane_slice());
+        self.size_slice();
         queues.append(&mut self.woken);
         // Those that wait for a resource which a job has left come before its queue.
         queues.splice(..0, self.take_freed());
@@ -97,7 +98,7 @@ impl<D: Disk> Engine<D> {
 
     /// Returns when the next work is due.
     pub(crate) fn next_time(&self) -> NextCall {
-        let is_relaning = !self.relaning.is_empty();
+        let is_relaning = !self.relaning.is_empty() || !self.sizing.is_empty();
         if self.reclaim_due()
             || !self.state.cleared.is_empty()
             || !self.woken.is_empty()

@@ -26,10 +26,11 @@ use crate::model::{
     Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerEnd,
 };
 use crate::settings::JobServerSettings;
+use crate::store::limit_states::LimitStates;
 use crate::store::{
     Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, Filter, FindOutcome,
     LostWorkers, QueueAction, ReservationMark, Reserved, Restored, Sample, ScanPage, ScanRequest,
-    Selection, Storage, Store, StoreError,
+    Selection, Storage, Store, StoreError, TenantDepth,
 };
 
 use crate::tracks::{Track, TrackUpdate};
@@ -518,6 +519,23 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     fn watch_workers(&self, lost: LostWorkers) {
         self.inner.engine.borrow_mut().lost_workers = lost;
+    }
+
+    fn limit_states(&self, tenants_max: usize) -> LimitStates {
+        let now = self.inner.clock.now();
+        self.inner.engine.borrow_mut().limit_states(now, tenants_max)
+    }
+
+    fn waiting_bytes(&self, queue: &str) -> Option<u64> {
+        self.inner.engine.borrow().waiting_bytes(queue)
+    }
+
+    fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth> {
+        self.inner.engine.borrow().tenant_depth(queue, json)
+    }
+
+    fn disk_bytes(&self) -> Option<u64> {
+        Some(self.inner.engine.borrow_mut().journal.bytes())
     }
 
     fn depth(&self, queue: &str) -> Option<u64> {

@@ -16,9 +16,10 @@ use super::arena::{Arena, JobIndex};
 use super::lane_jobs::{LaneJobs, LaneLinks};
 use crate::allocation::{FairRules, TenantLimits, unrecorded_max};
 use crate::key_path::KeyPath;
-use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, Room, TenantKey};
+use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, LimitedLane, Room, TenantKey};
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::resources::{ResourceSet, TypeClass, TypeClasses};
+use crate::store::TenantDepth;
 
 /// A job in progress of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +205,28 @@ impl FairQueue {
         for class in classes.collect::<Vec<_>>() {
             self.lanes.unblock_some(class, max);
         }
+    }
+
+    /// Returns the tenants with the most jobs that a limit holds back, each with its next job.
+    pub(crate) fn limited(&self, max: usize) -> Vec<(LimitedLane, JobIndex)> {
+        if self.by.is_none() {
+            return Vec::new();
+        }
+        let limited = self.lanes.limited(max).into_iter();
+        limited.filter_map(|lane| Some((lane, self.jobs.first(lane.id)?))).collect()
+    }
+
+    /// Returns how many jobs wait of the tenant of a job with this text.
+    pub(crate) fn tenant_depth(&self, json: &[u8]) -> Option<TenantDepth> {
+        let name = self.by.as_ref()?.find(json).map(std::borrow::Cow::into_owned);
+        let (lane, waiting) = self.lanes.waiting_of(TenantKey::of(name.as_deref(), self.seed));
+        let LaneCounts { tenants, shared, .. } = self.lanes.counts();
+        Some(TenantDepth { lane, name, waiting, lanes: tenants + shared })
+    }
+
+    /// Returns the name of the tenant of a job.
+    pub(crate) fn tenant_name(&self, json: &[u8]) -> Option<String> {
+        Some(self.by.as_ref()?.find(json)?.into_owned())
     }
 
     /// Returns the number of jobs that wait because of a limit of their tenants.

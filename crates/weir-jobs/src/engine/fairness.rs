@@ -33,6 +33,7 @@ impl<D: Disk> Engine<D> {
         {
             self.begin_relaning(queue);
         }
+        self.apply_sizing();
         // Without space for the records, a crash presumes what the new limits allow to presume.
         let _ = self.record_limited();
     }

@@ -27,6 +27,10 @@ pub(crate) struct Journal<D: Disk> {
     /// Number of segments begun since the start. A change means that there may be something to
     /// reclaim.
     pub(crate) segments_begun: u64,
+    /// Number of segments removed since the start.
+    pub(crate) segments_removed: u64,
+    /// The bytes of all segments before this one, as of this number of segments removed.
+    sealed_bytes: Option<(u32, u64, u64)>,
     /// Tells the log's time index when a second begins. `None`: the log gets no index.
     pub(crate) clock: Option<Clock>,
 }
@@ -44,6 +48,8 @@ impl<D: Disk> Journal<D> {
             features: Vec::new(),
             snapshot_due,
             segments_begun: 0,
+            segments_removed: 0,
+            sealed_bytes: None,
             clock: None,
         }
     }
@@ -107,6 +113,25 @@ impl<D: Disk> Journal<D> {
         self.log.append(Class::Essential, &head, &[&body])?;
         self.snapshot_due = false;
         Ok(())
+    }
+
+    /// Returns the bytes of the log. Looks at all segments once for each that begins or is removed.
+    pub(crate) fn bytes(&mut self) -> u64 {
+        let end = self.log.position();
+        if let Some((segment, removed, bytes)) = self.sealed_bytes
+            && (segment, removed) == (end.segment, self.segments_removed)
+        {
+            return bytes + u64::from(end.offset);
+        }
+        let segments = self.log.segments();
+        let all = segments.iter().map(|segment| u64::from(segment.bytes)).sum();
+        let Some((_, before)) = segments.split_last() else { return all };
+        // A segment that is full is sealed a little later.
+        if before.iter().all(|segment| segment.sealed) {
+            let bytes = before.iter().map(|segment| u64::from(segment.bytes)).sum();
+            self.sealed_bytes = Some((end.segment, self.segments_removed, bytes));
+        }
+        all
     }
 
     fn make_room(

@@ -15,7 +15,9 @@ use crate::job_class::job_class;
 use crate::job_text;
 use crate::lanes::BlockedJobs;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
-use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob};
+use crate::store::{
+    Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob, TenantDepth,
+};
 
 /// A job that a scan has to examine.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,7 @@ impl<D: Disk> Engine<D> {
             processed_total: queue.processed_total,
             failed_total: queue.failed_total,
             lanes: queue.fair.as_ref().map(|fair| fair.counts()).unwrap_or_default(),
+            arrivals: Some(queue.arrivals),
             blocked: self.blocked(queue, now),
             blocked_by_resource: Vec::new(),
         });
@@ -58,7 +61,9 @@ impl<D: Disk> Engine<D> {
             unique_locks: self.state.features.locks() as u64,
             tracked: self.state.features.tracks.len() as u64,
             batches: self.state.features.batches.len() as u64,
+            batches_waiting: self.state.features.batches.waiting() as u64,
             batch_bytes: self.state.features.batches.definition_bytes() as u64,
+            limits_lowered_until: self.limits_lowered_until(),
             ..Counts::default()
         };
         self.add_resources(&mut counts, now);
@@ -82,6 +87,14 @@ impl<D: Disk> Engine<D> {
     pub(crate) fn depth(&self, queue: &str) -> u64 {
         let number = self.state.queues.number(queue);
         number.map_or(0, |number| self.state.queues.get(number).lane.len() as u64)
+    }
+
+    /// Returns how many jobs wait of the tenant of a job with this text.
+    pub(crate) fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth> {
+        let Some(number) = self.state.queues.number(queue) else {
+            return None;
+        };
+        self.state.queues.get(number).fair.as_ref()?.tenant_depth(json)
     }
 
     fn order_time(&self, job: JobIndex) -> Timestamp {

@@ -9,6 +9,7 @@ use super::body::StoredBody;
 use super::core::{Engine, EngineError};
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace, write_positions};
 use super::journal::read_body_ahead;
+use super::sizing::size_of;
 use super::state::EngineState;
 use crate::features::JobFeatures;
 use crate::job_text;
@@ -56,12 +57,13 @@ impl<D: Disk> Engine<D> {
         now: Timestamp,
     ) -> Result<Option<u16>, EngineError> {
         let order = self.next_order(now);
+        let is_retry = self.state.arena.get(job).rest == EntryState::Retries;
         let text = |body: &StoredBody<'_>| job_text::enqueued(body.json, body.base_bytes, now);
         if !self.rewrite(job, StoredPlace::Queue, order, features, now, text)? {
             return Ok(None);
         }
         let queue = self.state.arena.get(job).queue;
-        self.note_arrival(queue, now);
+        self.note_arrival(queue, is_retry, now);
         Ok(Some(queue))
     }
 
@@ -132,7 +134,7 @@ impl<D: Disk> Engine<D> {
         let order = self.next_order(now);
         let target = RecordTarget { queue, stored: StoredPlace::Queue, order };
         self.rewrite_record_in(job, &body, Cause::Moved, target, features)?;
-        self.note_arrival(queue, now);
+        self.note_arrival(queue, false, now);
         self.note_track(job, body.jid, TrackState::Enqueued, now);
         self.forget_removed(left);
         Ok(Some(queue))
@@ -166,7 +168,8 @@ impl<D: Disk> Engine<D> {
         let position = self.journal.put(Class::Essential, &put, &features, body, &self.state)?;
         self.state.features.set(job, features);
         let lane = self.lane_for(queue, stored.rest(), body.json);
-        self.state.rest_in(job, queue, stored.rest(), order, lane);
+        let bytes = Some(size_of(body.json.len()));
+        self.state.rest_in(job, queue, stored.rest(), order, lane, bytes);
         self.state.relocate(job, position);
         self.note_release(old.segment);
         Ok(())
@@ -344,6 +347,7 @@ impl<D: Disk> Engine<D> {
         self.state.features.cron = old.features.cron;
         self.state.features.cron.change_all();
         self.relaning.clear();
+        self.sizing.clear();
         self.dispatcher.forget_running();
         self.reclaim.start_over();
         Ok(())

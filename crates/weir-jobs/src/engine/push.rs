@@ -8,6 +8,7 @@ use super::body::StoredBody;
 use super::core::{Engine, EngineError};
 use super::head::{Cause, Put, RecordHead, RemovalReason, StoredPlace};
 use super::moves::CLEARED_SLICE_JOBS;
+use super::sizing::size_of;
 use super::state::NewEntry;
 use crate::batches::JobEnd;
 use crate::features::{ExportedFeatures, JobFeatures};
@@ -100,12 +101,14 @@ impl<D: Disk> Engine<D> {
             }
         })?;
         let lane = self.lane_for(queue, rest, job.json);
-        let index = self.state.insert(NewEntry { position, order, hash, queue, rest, lane });
+        let bytes = size_of(job.json.len());
+        let new = NewEntry { position, order, hash, queue, rest, lane, bytes };
+        let index = self.state.insert(new);
         self.state.features.set(index, features);
         self.state.totals.pushed += 1;
         self.state.queues.get_mut(queue).pushed_total += 1;
         if set.is_none() {
-            self.note_arrival(queue, now);
+            self.note_arrival(queue, false, now);
         }
         self.note_track(index, job.jid, TrackState::Enqueued, now);
         Ok((index, set.is_none().then_some(queue)))

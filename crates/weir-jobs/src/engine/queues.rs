@@ -1,6 +1,6 @@
 //! The queues, which have numbers in the log and names elsewhere.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use weir_base::clock::Timestamp;
@@ -14,6 +14,7 @@ use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::QueueName;
 use crate::resources::{ResourceSet, ResourceTable, TypeClasses};
 use crate::start_rate::QueueRate;
+use crate::store::QueueArrivals;
 
 /// One queue.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct EngineQueue {
     pub(crate) uses: ResourceSet,
     /// Its time in [`super::state::EngineState::sleeping`].
     pub(crate) wakes_at: Option<Timestamp>,
+    /// Bytes of its jobs that wait. `None`: they are not counted.
+    pub(crate) bytes: Option<u64>,
     /// Number of its reserved jobs.
     pub(crate) reserved: u32,
     /// Number of its live jobs in any state. While there are any, the number can't be reused.
@@ -39,6 +42,7 @@ pub(crate) struct EngineQueue {
     pub(crate) pushed_total: u64,
     pub(crate) processed_total: u64,
     pub(crate) failed_total: u64,
+    pub(crate) arrivals: QueueArrivals,
     pub(crate) metrics: QueueMetrics,
 }
 
@@ -52,12 +56,13 @@ impl EngineQueue {
     }
 
     /// Marks a queue as removed while it still has jobs.
-    pub(crate) const fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         self.hidden = true;
         self.paused = false;
         self.pushed_total = 0;
         self.processed_total = 0;
         self.failed_total = 0;
+        self.arrivals = QueueArrivals::default();
     }
 }
 
@@ -82,6 +87,8 @@ pub(crate) struct FairQueueRules {
     classes: Arc<TypeClasses>,
     /// The shared resources of queues.
     uses: BTreeMap<QueueName, ResourceSet>,
+    /// Queues whose bytes are counted.
+    sized: BTreeSet<QueueName>,
     /// Whether a queue or a tenant has a rate.
     has_rates: bool,
     seed: u64,
@@ -124,6 +131,8 @@ impl Queues {
         self.fair_rules.rates = rates.collect();
         let most = queues().filter_map(|(name, rules)| Some((name.clone(), rules.concurrency?)));
         self.fair_rules.concurrency = most.collect();
+        let sized = queues().filter(|(_, rules)| rules.counts_bytes).map(|(name, _)| name.clone());
+        self.fair_rules.sized = sized.collect();
         self.fair_rules.classes = Arc::clone(&resources.classes);
         self.fair_rules.uses = resources.of_queues().collect();
         let mut tenants = self.fair_rules.rules.values();
@@ -164,6 +173,11 @@ impl Queues {
             fair.apply(rules);
         }
         is_new
+    }
+
+    /// Returns whether the bytes of a queue are counted.
+    pub(crate) fn is_sized(&self, number: u16) -> bool {
+        self.fair_rules.sized.contains(&self.get(number).name)
     }
 
     /// Returns whether a queue or a tenant has a rate.
@@ -212,14 +226,20 @@ impl Queues {
             rate: QueueRate::default(),
             uses: ResourceSet::NONE,
             wakes_at: None,
+            bytes: None,
             reserved: 0,
             jobs: 0,
             hidden: false,
             pushed_total: 0,
             processed_total: 0,
             failed_total: 0,
+            arrivals: QueueArrivals::default(),
         });
         self.allocate_queue(number);
+        if self.is_sized(number) {
+            // It has no jobs yet.
+            self.get_mut(number).bytes = Some(0);
+        }
         if let Some(fair) = &mut self.get_mut(number).fair {
             // It has no jobs yet.
             fair.laned_up_to = None;

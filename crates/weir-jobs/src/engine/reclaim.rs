@@ -88,6 +88,7 @@ impl<D: Disk> Engine<D> {
             if self.state.segments.live(first) > 0 || !self.journal.log.remove_first_segment() {
                 break;
             }
+            self.journal.segments_removed += 1;
             self.state.segments.forget_before(first + 1);
         }
     }

@@ -204,7 +204,8 @@ fn entry(position: RecordPosition, put: &Put<'_>) -> NewEntry {
     let rest = put.stored.rest();
     // Queues have no lanes yet.
     let lane = LaneChoice::NONE;
-    NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest, lane }
+    let Put { order, hash, queue, .. } = *put;
+    NewEntry { position, order, hash, queue, rest, lane, bytes: 0 }
 }
 
 /// Restores the state that a record holds. It is lost with a damaged record.

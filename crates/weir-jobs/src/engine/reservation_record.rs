@@ -74,7 +74,8 @@ impl EngineState {
     ) {
         let entry = *self.arena.get(job);
         self.features.set(job, self.features.get(job).started());
-        self.rest_in(job, entry.queue, EntryState::Reserved, entry.order, LaneChoice::NONE);
+        let (queue, order) = (entry.queue, entry.order);
+        self.rest_in(job, queue, EntryState::Reserved, order, LaneChoice::NONE, None);
         let ticket = self.reserved.ticket();
         self.reserved.insert(EngineReservation {
             ticket,

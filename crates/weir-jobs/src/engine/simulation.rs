@@ -181,7 +181,14 @@ impl Run {
             let fair = Some(FairRules { by, headroom, tenants_max, weights, limits });
             let concurrency = self.random.bool().then(|| self.random.u32(1..10));
             let rate = self.random.bool().then(|| self.rate());
-            let rules = QueueAllocation { fair, concurrency, rate, ..QueueAllocation::default() };
+            let counts_bytes = self.random.bool();
+            let rules = QueueAllocation {
+                fair,
+                concurrency,
+                rate,
+                counts_bytes,
+                ..QueueAllocation::default()
+            };
             queues.insert(queue(name), rules);
         }
         let resources = self.resources();
@@ -884,6 +891,7 @@ impl Run {
             assert_eq!((queue.lane.len(), queue.reserved, queue.jobs), counted, "{}", queue.name);
         }
         self.check_lanes();
+        self.check_bytes();
         for status in self.batches.iter().filter_map(|id| state.features.batches.status(*id)) {
             assert!(status.pending <= status.total, "{status:?}: a job was counted twice");
         }
@@ -896,6 +904,25 @@ impl Run {
 }
 
 impl Run {
+    /// Checks that the bytes of each queue are those of its jobs that were counted, and that these are right.
+    fn check_bytes(&self) {
+        let state = &self.engine.state;
+        for (_, queue) in state.queues.iter() {
+            let mut sum = 0;
+            for job in queue.lane.after(None, &state.arena) {
+                let bytes = state.sizes.get(job);
+                sum += u64::from(bytes);
+                let mut buffer = Vec::new();
+                let position = state.arena.get(job).position;
+                if let Ok(body) = self.engine.journal.read(position, &mut buffer) {
+                    let is_right = bytes == 0 || bytes as usize == body.json.len();
+                    assert!(is_right, "{bytes} bytes instead of {}", body.json.len());
+                }
+            }
+            assert_eq!(sum, queue.bytes.unwrap_or(0), "bytes of {}", queue.name);
+        }
+    }
+
     /// Checks that each waiting job is in a lane, or will be.
     fn check_lanes(&self) {
         let state = &self.engine.state;

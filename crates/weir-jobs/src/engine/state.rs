@@ -11,6 +11,7 @@ use super::cleared::Cleared;
 use super::fair_queue::{LaneChoice, RunningLane, ServingOrder};
 use super::head::StoredPlace;
 use super::index::{JidIndex, hash_of};
+use super::job_sizes::JobSizes;
 use super::kept_key::KeptRecords;
 use super::lane_jobs::LaneLinks;
 use super::queues::Queues;
@@ -52,6 +53,8 @@ pub(crate) struct EngineState {
     pub(crate) kept: KeptRecords,
     /// The lanes of the jobs in queues with `fair_by`.
     pub(crate) links: LaneLinks,
+    /// The sizes of the jobs in queues with `bytes_max`.
+    pub(crate) sizes: JobSizes,
     /// Queues that fetches wait for, and when the next job of each may start by its rate or that of a tenant.
     pub(crate) sleeping: BTreeSet<(Timestamp, u16)>,
     /// The shared resources, and the queues that wait for them.
@@ -72,6 +75,8 @@ pub(crate) struct NewEntry {
     pub(crate) rest: EntryState,
     /// If it waits in a queue with `fair_by`.
     pub(crate) lane: LaneChoice,
+    /// Of its text; 0: not known.
+    pub(crate) bytes: u32,
 }
 
 impl StoredPlace {
@@ -121,6 +126,7 @@ impl EngineState {
             features: FeatureTable::default(),
             kept: KeptRecords::default(),
             links: LaneLinks::default(),
+            sizes: JobSizes::default(),
             sleeping: BTreeSet::new(),
             resources: ResourceTable::default(),
             seed,
@@ -162,12 +168,13 @@ impl EngineState {
 
     /// Adds a job without indexing it; [`EngineState::index_all`] does that later.
     pub(crate) fn insert_unindexed(&mut self, new: NewEntry) -> JobIndex {
-        let NewEntry { position, order, hash, queue, rest, lane } = new;
+        let NewEntry { position, order, hash, queue, rest, lane, bytes } = new;
         let entry = ArenaEntry { position, order, hash, queue, rest, indexed: false };
         let job = self.arena.insert(entry);
         self.unindexed += 1;
         self.segments.add(position.segment);
         self.queues.get_mut(queue).jobs += 1;
+        self.set_size(job, queue, bytes);
         self.place(job, lane);
         job
     }
@@ -190,12 +197,14 @@ impl EngineState {
         }
         self.arena.remove(job);
         self.links.clear(job);
+        self.sizes.set(job, 0);
         self.segments.release(entry.position.segment);
         self.queues.get_mut(entry.queue).jobs -= 1;
         entry
     }
 
-    /// Moves a job to a queue or to a set. `lane`: if it waits in a queue with `fair_by`.
+    /// Moves a job to a queue or to a set. `lane`: if it waits in a queue with `fair_by`. `bytes`: of its new text; `None`:
+    /// it has the same.
     pub(crate) fn rest_in(
         &mut self,
         job: JobIndex,
@@ -203,6 +212,7 @@ impl EngineState {
         rest: EntryState,
         order: u64,
         lane: LaneChoice,
+        bytes: Option<u32>,
     ) {
         self.unplace(job);
         let entry = self.arena.get_mut(job);
@@ -211,7 +221,34 @@ impl EngineState {
         entry.order = order;
         self.queues.get_mut(old).jobs -= 1;
         self.queues.get_mut(queue).jobs += 1;
+        // A size that is not counted now must be unknown when the queue begins to count.
+        let bytes = bytes.unwrap_or_else(|| self.sizes.get(job));
+        self.set_size(job, queue, bytes);
         self.place(job, lane);
+    }
+
+    /// Sets the size of a job that is in no place, if its queue counts bytes.
+    fn set_size(&mut self, job: JobIndex, queue: u16, bytes: u32) {
+        let is_counted = self.queues.get(queue).bytes.is_some();
+        self.sizes.set(job, if is_counted { bytes } else { 0 });
+    }
+
+    /// Counts the bytes of a job that waits, and was not counted.
+    pub(crate) fn count_bytes(&mut self, job: JobIndex, bytes: u32) {
+        let queue = self.queues.get_mut(self.arena.get(job).queue);
+        if let Some(sum) = &mut queue.bytes {
+            *sum += u64::from(bytes);
+            self.sizes.set(job, bytes);
+        }
+    }
+
+    /// No longer counts the bytes of a queue. Jobs that are reserved or in a set keep theirs until they move.
+    pub(crate) fn forget_sizes(&mut self, queue: u16) {
+        let queue = self.queues.get_mut(queue);
+        queue.bytes = None;
+        for job in queue.lane.after(None, &self.arena) {
+            self.sizes.set(job, 0);
+        }
     }
 
     /// Updates the position of a job's record.
@@ -233,7 +270,7 @@ impl EngineState {
         blocked: ResourceSet,
         now: Timestamp,
     ) -> Option<(JobIndex, Option<RunningLane>)> {
-        let Self { queues, arena, links, .. } = self;
+        let Self { queues, arena, links, sizes, .. } = self;
         let queue = queues.get_mut(queue);
         let (job, lane) = match &mut queue.fair {
             Some(fair) => {
@@ -245,6 +282,9 @@ impl EngineState {
             None if newest_from.is_some() => (queue.lane.pop_last()?, None),
             None => (queue.lane.pop_first()?, None),
         };
+        if let Some(bytes) = &mut queue.bytes {
+            *bytes = bytes.saturating_sub(sizes.get(job).into());
+        }
         queue.rate.start(now);
         queue.reserved += 1;
         arena.get_mut(job).rest = EntryState::Reserved;
@@ -269,6 +309,7 @@ impl EngineState {
     pub(crate) fn clear_lane(&mut self, queue: u16) -> usize {
         let queue = self.queues.get_mut(queue);
         let lane = std::mem::take(&mut queue.lane);
+        queue.bytes = queue.bytes.map(|_| 0);
         if let Some(fair) = &mut queue.fair {
             fair.clear();
         }
@@ -311,6 +352,9 @@ impl EngineState {
                 let queue = self.queues.get_mut(entry.queue);
                 queue.lane.insert(job, &self.arena);
                 queue.hidden = false;
+                if let Some(bytes) = &mut queue.bytes {
+                    *bytes += u64::from(self.sizes.get(job));
+                }
                 if let Some(fair) = &mut queue.fair {
                     fair.add(job, lane, &mut self.links, &self.arena);
                 }
@@ -328,6 +372,9 @@ impl EngineState {
             None if entry.rest == EntryState::Waiting => {
                 let queue = self.queues.get_mut(entry.queue);
                 queue.lane.remove(job, &self.arena);
+                if let Some(bytes) = &mut queue.bytes {
+                    *bytes = bytes.saturating_sub(self.sizes.get(job).into());
+                }
                 if let Some(fair) = &mut queue.fair {
                     fair.remove(job, entry.order, &mut self.links);
                 }

@@ -65,6 +65,11 @@ impl<D: Disk> Engine<D> {
         self.opened_at = is_noted.then(|| self.end());
     }
 
+    /// Returns until when limits are lower than they are set.
+    pub(crate) fn limits_lowered_until(&self) -> Option<Timestamp> {
+        self.presumed_until.filter(|_| self.allocation != self.rules)
+    }
+
     /// Returns the rules in force.
     pub(super) fn rules_in_force(&self) -> Allocation {
         if self.presumed_until.is_some() { self.rules.with_presumed() } else { self.rules.clone() }

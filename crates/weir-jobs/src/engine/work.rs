@@ -239,7 +239,8 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Counts a job that starts to wait.
-    pub(crate) fn note_arrival(&mut self, queue: u16, now: Timestamp) {
+    pub(crate) fn note_arrival(&mut self, queue: u16, is_retry: bool, now: Timestamp) {
+        self.state.queues.get_mut(queue).arrivals.count(is_retry);
         if self.allocation.policy == DispatchPolicy::Targets {
             self.dispatcher.arrived(&self.state.queues.get(queue).name, now);
         }
@@ -498,6 +499,9 @@ impl<D: Disk> Engine<D> {
         let state = if set == SetName::Dead { TrackState::Dead } else { TrackState::Failed };
         self.note_track(job, &jid, state, now);
         self.count_failure(queue);
+        if set == SetName::Retries {
+            self.state.queues.get_mut(queue).arrivals.retried_total += 1;
+        }
         self.end_run(&jid, job, queue, &failure, now);
         self.trim_dead()?;
         self.run_batches(now);
@@ -629,7 +633,7 @@ impl<D: Disk> Engine<D> {
     fn wait_again(&mut self, job: JobIndex, taken_from: Option<RunningLane>) -> u16 {
         let ArenaEntry { order, queue, .. } = *self.state.arena.get(job);
         let lane = self.lane_again(queue, job, taken_from);
-        self.state.rest_in(job, queue, EntryState::Waiting, order, lane);
+        self.state.rest_in(job, queue, EntryState::Waiting, order, lane, None);
         self.end_lane(queue, taken_from, None, Timestamp::default());
         queue
     }

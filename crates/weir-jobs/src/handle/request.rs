@@ -26,6 +26,7 @@ pub(crate) struct Envelope {
 pub(crate) enum HandleRequest {
     Overview(Reply<view::JobServerOverview>),
     Queues(Reply<Vec<view::QueueView>>),
+    Limits(Reply<view::JobLimitsView>),
     Jobs(JobQuery, Reply<view::JobListPage>),
     Count(JobQuery, Reply<u64>),
     Xray(XrayQuery, Reply<view::XrayView>),
@@ -43,6 +44,8 @@ pub(crate) enum HandleRequest {
     AcknowledgeDamages(Reply<u64>),
     BackupPoint(Reply<view::BackupPoint>),
     Cron(Reply<Vec<view::CronView>>),
+    Batches(Option<String>, usize, Reply<view::BatchListPage>),
+    Batch(String, Reply<Option<view::BatchView>>),
     ActOnCron(String, CronAction, Reply<()>),
     Ready(Reply<()>),
     Reload(Box<JobServerSettings>, Reply<Vec<String>>),

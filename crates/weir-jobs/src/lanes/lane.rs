@@ -149,6 +149,11 @@ impl Lane {
         self.running >= self.running_max
     }
 
+    /// Returns whether jobs wait because as many are in progress as may be.
+    pub(super) const fn holds_back(&self) -> bool {
+        self.waiting > 0 && self.is_full()
+    }
+
     /// Returns the number of its jobs that wait because of a limit of its tenant. It must be where it belongs.
     pub(super) fn blocked(&self) -> BlockedJobs {
         let waiting = u64::from(self.waiting);

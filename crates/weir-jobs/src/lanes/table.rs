@@ -35,6 +35,8 @@ pub struct LaneCounts {
     pub shared: u64,
     /// Lanes with jobs that wait for their rate.
     pub sleeping: u64,
+    /// Lanes with jobs that wait because as many are in progress as may be.
+    pub full: u64,
 }
 
 /// The lanes of one queue.
@@ -66,6 +68,8 @@ pub struct Lanes {
     weight_busy: u64,
     waiting: usize,
     blocked: BlockedJobs,
+    /// Lanes with jobs waiting that are full.
+    full: u64,
 }
 
 impl Lanes {
@@ -90,6 +94,7 @@ impl Lanes {
             weight_busy: 0,
             waiting: 0,
             blocked: BlockedJobs::default(),
+            full: 0,
         }
     }
 
@@ -152,6 +157,19 @@ impl Lanes {
         self.blocked
     }
 
+    /// Returns how many jobs wait in the lane of a tenant, with a number that is the same for all tenants that share it.
+    #[must_use]
+    pub fn waiting_of(&self, tenant: TenantKey) -> (u64, u64) {
+        if let Some(id) = self.lane_of(tenant) {
+            return (tenant.hash(), self.waiting_in(id));
+        }
+        let remainder = shared_remainder(tenant);
+        match self.shared_lane(remainder).filter(|_| !self.limits.has_own(tenant)) {
+            Some(id) => (remainder.into(), self.waiting_in(id)),
+            None => (tenant.hash(), 0),
+        }
+    }
+
     /// Returns the number of jobs that wait in a lane.
     #[must_use]
     pub fn waiting_in(&self, id: LaneId) -> u64 {
@@ -183,6 +201,7 @@ impl Lanes {
             tenants: self.by_tenant.len() as u64,
             shared: self.shared_count as u64,
             sleeping: self.sleeping.len() as u64,
+            full: self.full,
         }
     }
 
@@ -306,6 +325,7 @@ impl Lanes {
     pub(super) fn displace(&mut self, id: LaneId) {
         let lane = &mut self.lanes[id.index()];
         self.blocked -= lane.blocked();
+        self.full -= u64::from(lane.holds_back());
         match lane.position {
             LanePosition::Sleeping => {
                 lane.position = LanePosition::Nowhere;
@@ -329,6 +349,7 @@ impl Lanes {
             }
         }
         self.blocked += self.lanes[id.index()].blocked();
+        self.full += u64::from(self.lanes[id.index()].holds_back());
     }
 
     fn weight(&self, tenant: TenantKey) -> u16 {

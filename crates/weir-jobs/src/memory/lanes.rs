@@ -6,8 +6,9 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 use crate::allocation::FairRules;
-use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, Room, TenantKey};
+use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, LimitedLane, Room, TenantKey};
 use crate::resources::{ResourceSet, TypeClass, TypeClasses};
+use crate::store::TenantDepth;
 
 #[derive(Debug)]
 pub(super) struct MemoryLanes<J> {
@@ -44,6 +45,26 @@ impl<J: Copy> MemoryLanes<J> {
 
     fn tenant(&self, json: &[u8]) -> TenantKey {
         key(self.rules.by.find(json).as_deref())
+    }
+
+    /// Returns the tenants with the most jobs that a limit holds back, each with its next job.
+    pub(super) fn limited(&self, max: usize) -> Vec<(LimitedLane, J)> {
+        let next = |lane: LaneId| self.jobs.range((lane, 0)..=(lane, u64::MAX)).next();
+        let limited = self.lanes.limited(max).into_iter();
+        limited.filter_map(|lane| Some((lane, *next(lane.id)?.1))).collect()
+    }
+
+    /// Returns how many jobs wait of the tenant of a job with this text.
+    pub(super) fn tenant_depth(&self, json: &[u8]) -> TenantDepth {
+        let name = self.tenant_name(json);
+        let (lane, waiting) = self.lanes.waiting_of(key(name.as_deref()));
+        let LaneCounts { tenants, shared, .. } = self.lanes.counts();
+        TenantDepth { lane, name, waiting, lanes: tenants + shared }
+    }
+
+    /// Returns the name of the tenant of a job.
+    pub(super) fn tenant_name(&self, json: &[u8]) -> Option<String> {
+        Some(self.rules.by.find(json)?.into_owned())
     }
 
     pub(super) fn counts(&self) -> LaneCounts {

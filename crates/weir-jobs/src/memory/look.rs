@@ -15,6 +15,7 @@ use crate::model::{EntryKey, JobLocation, QueueName, SetName, Wid};
 use crate::start_rate::QueueRate;
 use crate::store::{
     Counts, ExportedFeatures, JobState, QueueCounts, Reserved, ScanPage, ScanRequest, StoredJob,
+    TenantDepth,
 };
 
 impl MemoryState {
@@ -39,6 +40,7 @@ impl MemoryState {
             unique_locks: self.features.locks() as u64,
             tracked: self.features.tracks.len() as u64,
             batches: self.features.batches.len() as u64,
+            batches_waiting: self.features.batches.waiting() as u64,
             batch_bytes: self.features.batches.definition_bytes() as u64,
             ..Counts::default()
         };
@@ -58,6 +60,16 @@ impl MemoryState {
     /// Returns how many jobs wait in a queue.
     pub(super) fn depth(&self, queue: &str) -> u64 {
         self.queues.get(queue).map_or(0, |queue| queue.lane.len() as u64)
+    }
+
+    /// Returns the bytes of the jobs that wait in a queue.
+    pub(super) fn waiting_bytes(&self, queue: &str) -> Option<u64> {
+        self.queues.get(queue).map(|queue| queue.bytes)
+    }
+
+    /// Returns how many jobs wait of the tenant of a job with this text.
+    pub(super) fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth> {
+        Some(self.queues.get(queue)?.fair.as_ref()?.tenant_depth(json))
     }
 
     /// Returns the number of jobs that a worker has reserved.
@@ -159,6 +171,7 @@ impl MemoryQueue {
             rate: QueueRate::default(),
             hidden: false,
             reserved: 0,
+            bytes: 0,
             jobs: 0,
             totals: MemoryTotals::default(),
             metrics,
@@ -187,6 +200,7 @@ impl MemoryQueue {
             processed_total: self.totals.processed,
             failed_total: self.totals.failed,
             lanes: self.fair.as_ref().map(MemoryLanes::counts).unwrap_or_default(),
+            arrivals: Some(self.totals.arrivals),
             blocked: self.blocked(concurrency, now),
             blocked_by_resource: Vec::new(),
         }

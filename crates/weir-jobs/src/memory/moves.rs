@@ -75,7 +75,7 @@ impl MemoryState {
             self.features.set(id, self.features.get(id).unlocked());
             let order = self.next_order(now);
             self.rest_in(id, queue, base_bytes, order);
-            self.note_arrival(id, now);
+            self.note_arrival(id, false, now);
             self.note_track(id, TrackState::Enqueued, now);
             moved.jobs += 1;
         }
@@ -117,11 +117,12 @@ impl MemoryState {
         let order = self.next_order(now);
         let job = self.job(id);
         let name = job.queue.clone();
+        let is_retry = matches!(job.rest, MemoryJobState::In(SetName::Retries));
         let json = job_text::enqueued(&job.json, job.base_bytes, now);
         self.rewrite(id, json);
         self.rest(id, MemoryJobState::Waiting, order);
         self.note_track(id, TrackState::Enqueued, now);
-        self.note_arrival(id, now);
+        self.note_arrival(id, is_retry, now);
         name
     }
 

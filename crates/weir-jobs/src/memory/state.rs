@@ -20,7 +20,7 @@ use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::resources::{ResourceSet, ResourceTable, ResourceUse};
 use crate::settings::JobServerLimits;
 use crate::start_rate::QueueRate;
-use crate::store::LostWorkers;
+use crate::store::{LostWorkers, QueueArrivals};
 use crate::tracks::{Track, TrackState};
 
 /// Identifies a job for its lifetime. Older jobs have lower numbers.
@@ -86,6 +86,8 @@ pub(super) struct MemoryQueue {
     pub(super) rate: QueueRate,
     /// Removed by an operator while jobs of it were reserved or in sets.
     pub(super) hidden: bool,
+    /// Bytes of its jobs that wait.
+    pub(super) bytes: u64,
     /// Number of its reserved jobs.
     pub(super) reserved: u32,
     /// Number of its live jobs in any state.
@@ -110,6 +112,7 @@ pub(super) struct MemoryTotals {
     /// Jobs that finished, including failed ones.
     pub(super) processed: u64,
     pub(super) failed: u64,
+    pub(super) arrivals: QueueArrivals,
 }
 
 /// All jobs, their queues, sets and reservations, and the totals.
@@ -248,16 +251,17 @@ impl MemoryState {
         queue.jobs += 1;
         queue.totals.pushed += 1;
         if set.is_none() {
-            self.note_arrival(id, now);
+            self.note_arrival(id, false, now);
         }
         self.enter(id, rest, order);
         self.note_track(id, TrackState::Enqueued, now);
     }
 
     /// Counts a job that starts to wait.
-    pub(super) fn note_arrival(&mut self, id: JobId, now: Timestamp) {
+    pub(super) fn note_arrival(&mut self, id: JobId, is_retry: bool, now: Timestamp) {
+        let queue = self.job(id).queue.clone();
+        self.queue(&queue).totals.arrivals.count(is_retry);
         if self.allocation.policy == DispatchPolicy::Targets {
-            let queue = self.job(id).queue.clone();
             self.dispatcher.arrived(&queue, now);
         }
     }
@@ -305,6 +309,10 @@ impl MemoryState {
     pub(super) fn rewrite(&mut self, id: JobId, json: Vec<u8>) {
         let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
         self.bytes = self.bytes - job.json.len() + json.len();
+        if matches!(job.rest, MemoryJobState::Waiting) {
+            let queue = self.queues.get_mut(&job.queue).expect("a live job's queue is there");
+            queue.bytes = queue.bytes - job.json.len() as u64 + json.len() as u64;
+        }
         job.json = json;
     }
 
@@ -331,6 +339,7 @@ impl MemoryState {
             MemoryJobState::Waiting => {
                 queue.hidden = false;
                 queue.lane.insert(order, id);
+                queue.bytes += job.json.len() as u64;
                 job.lane = queue.fair.as_mut().map(|fair| fair.add(id, order, &job.json));
             }
             MemoryJobState::In(set) => {
@@ -352,6 +361,7 @@ impl MemoryState {
         match &job.rest {
             MemoryJobState::Waiting => {
                 queue.lane.remove(&job.order);
+                queue.bytes -= job.json.len() as u64;
                 if let Some((fair, lane)) = lane {
                     fair.remove(lane, job.order);
                 }

@@ -463,6 +463,9 @@ impl MemoryState {
             FailOutcome::Retry { .. } | FailOutcome::Discarded => TrackState::Failed,
         };
         self.note_track(id, state, now);
+        if matches!(outcome, FailOutcome::Retry { .. }) {
+            self.queue(&name).totals.arrivals.retried_total += 1;
+        }
         let features = self.features.get(id);
         let is_dead = outcome == FailOutcome::Dead;
         self.features.set(id, if is_dead { features.died() } else { features.failed() });

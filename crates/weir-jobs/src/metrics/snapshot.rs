@@ -33,6 +33,7 @@ pub struct MetricsSnapshot {
     pub unique_locks: u64,
     pub tracked: u64,
     pub batches: u64,
+    pub batches_waiting: u64,
     pub batch_bytes: u64,
     pub buffered_bytes: u64,
     pub log_segments: u64,
@@ -41,6 +42,8 @@ pub struct MetricsSnapshot {
     pub shards: Vec<ShardState>,
     pub nodes: Vec<NodeState>,
     pub resources: Vec<ResourceCounts>,
+    /// Seconds until limits of jobs at once apply in full; 0: they do.
+    pub limits_lowered_seconds: u64,
 }
 
 /// The state of one queue at that time.
@@ -49,6 +52,10 @@ pub struct QueueSnapshot {
     pub name: String,
     pub depth: u64,
     pub latency_seconds: f64,
+    /// `None`: the queue does not shrink.
+    pub drain_seconds: Option<f64>,
+    /// The limit of jobs at once that is in force.
+    pub concurrency: Option<u32>,
     pub working: u64,
     pub pushed_total: u64,
     pub processed_total: u64,
@@ -62,6 +69,9 @@ impl QueueSnapshot {
     fn merge(&mut self, other: &Self) {
         self.depth += other.depth;
         self.latency_seconds = self.latency_seconds.max(other.latency_seconds);
+        // A sum of limits would say nothing.
+        self.concurrency = None;
+        self.drain_seconds = self.drain_seconds.zip(other.drain_seconds).map(|(a, b)| a.max(b));
         self.working += other.working;
         self.pushed_total += other.pushed_total;
         self.processed_total += other.processed_total;
@@ -69,6 +79,7 @@ impl QueueSnapshot {
         self.lanes.tenants += other.lanes.tenants;
         self.lanes.shared += other.lanes.shared;
         self.lanes.sleeping += other.lanes.sleeping;
+        self.lanes.full += other.lanes.full;
         self.blocked += other.blocked;
     }
 }
@@ -119,6 +130,11 @@ fn encode_server(
         ("tracked", "Jobs whose progress TRACK knows", snapshot.tracked),
         ("batches", "Batches of jobs", snapshot.batches),
         (
+            "batches_waiting",
+            "Batches whose jobs that are left have all failed, and wait for a retry or an operator",
+            snapshot.batches_waiting,
+        ),
+        (
             "batch_bytes",
             "Bytes of the descriptions and callbacks of all batches",
             snapshot.batch_bytes,
@@ -127,6 +143,11 @@ fn encode_server(
             "buffered_bytes",
             "Bytes of incomplete commands and unsent replies",
             snapshot.buffered_bytes,
+        ),
+        (
+            "limits_lowered_seconds",
+            "Seconds for which limits of jobs at once are a quarter lower, because the job store was not closed; 0: they apply in full",
+            snapshot.limits_lowered_seconds,
         ),
         ("log_segments", "Segments of the log", snapshot.log_segments),
         ("log_bytes", "Bytes of the log on disk", snapshot.log_bytes),
@@ -172,13 +193,18 @@ fn encode_queues(
     queues: &[QueueSnapshot],
 ) -> Result<(), Error> {
     type Value = fn(&QueueSnapshot) -> u64;
-    let gauges: [(&str, &str, Value); 8] = [
+    let gauges: [(&str, &str, Value); 10] = [
         ("queue_depth", "Jobs waiting in the queue", |queue| queue.depth),
         ("queue_working", "Jobs of the queue that are reserved", |queue| queue.working),
         (
             "queue_blocked",
             "Jobs waiting in the queue because of a limit of jobs at once, a rate or a shared resource",
             |queue| queue.blocked.total(),
+        ),
+        (
+            "queue_concurrency_blocked",
+            "Jobs waiting in the queue because as many of the queue or of their tenant are in progress as may be",
+            |queue| queue.blocked.concurrency,
         ),
         ("queue_rate_blocked", "Jobs waiting in the queue because of a rate", |queue| {
             queue.blocked.rate
@@ -192,6 +218,11 @@ fn encode_queues(
             "queue_sleeping_lanes",
             "Tenants of the queue with jobs that wait because of a rate",
             |queue| queue.lanes.sleeping,
+        ),
+        (
+            "queue_full_lanes",
+            "Tenants of the queue with jobs that wait because as many of the tenant are in progress as may be",
+            |queue| queue.lanes.full,
         ),
         (
             "queue_tenant_lanes",
@@ -211,6 +242,15 @@ fn encode_queues(
             ConstGauge::new(value(queue)).encode(family.encode_family(&label)?)?;
         }
     }
+    encode_queue_totals(encoder, queues)?;
+    encode_queue_figures(encoder, queues)
+}
+
+fn encode_queue_totals(
+    encoder: &mut DescriptorEncoder<'_>,
+    queues: &[QueueSnapshot],
+) -> Result<(), Error> {
+    type Value = fn(&QueueSnapshot) -> u64;
     let counters: [(&str, &str, Value); 3] = [
         ("queue_pushed", "Jobs that entered the queue", |queue| queue.pushed_total),
         ("queue_processed", "Jobs of the queue that finished, including failed ones", |queue| {
@@ -227,12 +267,37 @@ fn encode_queues(
             ConstCounter::new(value(queue)).encode(family.encode_family(&label)?)?;
         }
     }
+    Ok(())
+}
+
+/// Encodes what not every queue has, or what is no whole number.
+fn encode_queue_figures(
+    encoder: &mut DescriptorEncoder<'_>,
+    queues: &[QueueSnapshot],
+) -> Result<(), Error> {
     let help = "Age of the next job of the queue";
     let mut family =
         encoder.encode_descriptor("queue_latency_seconds", help, None, MetricType::Gauge)?;
     for queue in queues {
         let label = [("queue", queue.name.as_str())];
         ConstGauge::new(queue.latency_seconds).encode(family.encode_family(&label)?)?;
+    }
+    let help = "Jobs of the queue that may be in progress at once";
+    let mut family =
+        encoder.encode_descriptor("queue_concurrency", help, None, MetricType::Gauge)?;
+    for queue in queues {
+        let Some(most) = queue.concurrency else { continue };
+        let label = [("queue", queue.name.as_str())];
+        ConstGauge::new(u64::from(most)).encode(family.encode_family(&label)?)?;
+    }
+    let help =
+        "Time to drain the queue at the rates of the last minute; absent while it does not shrink";
+    let mut family =
+        encoder.encode_descriptor("queue_drain_seconds", help, None, MetricType::Gauge)?;
+    for queue in queues {
+        let Some(seconds) = queue.drain_seconds else { continue };
+        let label = [("queue", queue.name.as_str())];
+        ConstGauge::new(seconds).encode(family.encode_family(&label)?)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use super::JobService;
 use crate::cron::{self, CronSettings, CronState};
 use crate::handle::{CronAction, HandleError};
 use crate::job::JobBatch;
+use crate::metrics::CronRunResult;
 use crate::stamp::rfc3339;
 use crate::store::{Store, StoreError};
 use crate::view;
@@ -84,14 +85,26 @@ async fn handle_due<S: Store>(
     if state.paused || run.is_skipped {
         tracing::info!(cron = cron.name, at = rfc3339(run.at), paused = state.paused, "skipped");
         service.store.cron_run(&cron.name, run.at, None).await?;
+        let result = if state.paused { CronRunResult::Paused } else { CronRunResult::Missed };
+        service.metrics.cron_run(result);
     } else {
         let seconds = run.at.as_micros() / 1_000_000;
         let json = cron.job.json(&format!("cron-{}-{seconds}", cron.name));
         let mut batch = JobBatch::new();
         match batch.parse_one(json.as_bytes(), now, &service.settings().limits) {
-            Ok(job) => drop(service.store.cron_run(&cron.name, run.at, Some(job)).await?),
+            Ok(job) => {
+                let stored = service.store.cron_run(&cron.name, run.at, Some(job)).await;
+                let result = match stored {
+                    Err(_) => CronRunResult::Failed,
+                    Ok(_) if now.since(run.at) > cron::LATE => CronRunResult::Late,
+                    Ok(_) => CronRunResult::Enqueued,
+                };
+                service.metrics.cron_run(result);
+                stored?;
+            }
             Err(error) => {
                 tracing::error!(%error, cron = cron.name, "a cron job can't be stored");
+                service.metrics.cron_run(CronRunResult::Failed);
                 service.store.cron_run(&cron.name, run.at, None).await?;
             }
         }
@@ -176,5 +189,59 @@ pub(super) async fn act<S: Store>(
             pass(service).await?;
             Ok(service.store.cron_pause(name, action == CronAction::Pause).await?)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+    use weir_base::clock::Clock;
+
+    use super::*;
+    use crate::cron::MissedRuns;
+    use crate::memory::MemoryStore;
+    use crate::metrics::JobsMetrics;
+    use crate::settings::JobServerSettings;
+
+    /// Runs a service with the cron jobs `run` and `skip`, both of every hour. The clock begins at an hour.
+    fn run<F: Future<Output = ()>>(test: impl FnOnce(Rc<JobService<MemoryStore>>) -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let mut settings = JobServerSettings::default();
+            for (name, missed) in [("run", MissedRuns::RunOnce), ("skip", MissedRuns::Skip)] {
+                let mut cron = CronSettings { missed, ..CronSettings::default() };
+                cron.name = name.to_owned();
+                cron.schedule = "0 * * * *".parse().unwrap();
+                cron.job.jobtype = "T".to_owned();
+                settings.cron.push(cron);
+            }
+            let metrics = JobsMetrics::detached();
+            let clock =
+                Clock::manual(Timestamp::from_millis(1_700_000_000_000 / 3_600_000 * 3_600_000));
+            let store = MemoryStore::open(&settings, clock.clone(), metrics.clone());
+            let service = Rc::new(JobService::new(Rc::new(store), settings, clock, metrics));
+            pass(&service).await.unwrap();
+            test(service).await;
+        });
+    }
+
+    #[test]
+    fn each_time_is_counted_by_its_result() {
+        run(async |service| {
+            use CronRunResult::{Enqueued, Late, Missed, Paused};
+            let counts =
+                || [Enqueued, Late, Missed, Paused].map(|it| service.metrics.cron_runs(it));
+            assert_eq!(counts(), [0; 4], "no time has passed");
+            service.clock.advance(Duration::from_secs(3_600));
+            pass(&service).await.unwrap();
+            assert_eq!(counts(), [2, 0, 0, 0]);
+            service.clock.advance(Duration::from_secs(3_700));
+            pass(&service).await.unwrap();
+            assert_eq!(counts(), [2, 1, 1, 0], "one runs late, the other one is left out");
+            service.store.cron_pause("run", true).await.unwrap();
+            service.clock.advance(Duration::from_secs(3_500));
+            pass(&service).await.unwrap();
+            assert_eq!(counts(), [3, 1, 1, 1]);
+        });
     }
 }

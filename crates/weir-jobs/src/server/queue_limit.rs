@@ -1,78 +1,13 @@
-//! Limits on the jobs that wait in a queue: a push of one more is rejected, with the time after which the next one may
-//! succeed.
+//! Caps on the jobs that wait: a push over one is rejected, with the time after which the next one may succeed.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::time::Duration;
 
 use super::JobService;
-use super::rates::{Rate, SAMPLE_INTERVAL, WINDOW};
+use super::queue_full::{FullCap, QueueFull};
+use crate::metrics::JobServerLimit;
 use crate::model::{NewJob, QueueName};
 use crate::settings::{JobServerSettings, QueueSettings};
-use crate::store::{Store, StoreError};
-
-/// Clients are asked to wait until this part of a full queue (a tenth) has been processed, so that producers do not
-/// return for one job each.
-const FREED_PART: u64 = 10;
-/// The shortest time that a client is asked to wait.
-const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
-/// The longest time that a client is asked to wait, also if nothing was processed for a minute.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-
-/// Why a job was not stored: too many jobs wait in its queue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "retry-after={} queue {queue} is full: {waiting} of {max} jobs wait (jobs.queues.{queue}.jobs_max); {}",
-    .retry_after.as_secs(), Forecast { drains_in: *.drains_in, measured: *.measured }
-)]
-pub(crate) struct QueueFull {
-    queue: String,
-    waiting: u64,
-    max: u64,
-    /// `None`: it does not shrink.
-    drains_in: Option<Duration>,
-    /// The time span of the rate: less than a minute after a start.
-    measured: Duration,
-    retry_after: Duration,
-}
-
-/// Writes when a queue will be empty.
-struct Forecast {
-    drains_in: Option<Duration>,
-    measured: Duration,
-}
-
-impl fmt::Display for Forecast {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.drains_in {
-            _ if self.measured < SAMPLE_INTERVAL => {
-                formatter.write_str("Weir has just started, and its rate is not known yet")
-            }
-            Some(time) => write!(
-                formatter,
-                "at the rate of the last minute it is empty in {} s",
-                time.as_secs()
-            ),
-            None if self.measured < WINDOW => {
-                formatter.write_str("it did not shrink since Weir started")
-            }
-            None => formatter.write_str("it did not shrink in the last minute"),
-        }
-    }
-}
-
-impl QueueFull {
-    fn new(queue: &str, waiting: u64, max: u64, rate: Rate, measured: Duration) -> Self {
-        Self {
-            queue: queue.to_owned(),
-            waiting,
-            max,
-            drains_in: rate.drain_seconds(waiting).map(Duration::from_secs_f64),
-            measured,
-            retry_after: retry_after(rate, measured, max),
-        }
-    }
-}
+use crate::store::{Store, StoreError, TenantDepth};
 
 /// Why a job was not stored.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -140,133 +75,153 @@ async fn adds_none<S: Store>(service: &JobService<S>, jobs: &[NewJob<'_>]) -> Ve
     service.store.are_redundant(jobs).await
 }
 
+/// What one push adds to a queue.
+#[derive(Debug, Default)]
+struct AdmittedToQueue {
+    jobs: u64,
+    bytes: u64,
+    /// Jobs by the lane of their tenant.
+    by_lane: HashMap<u64, u64>,
+}
+
 /// The jobs of one push that were admitted and are not yet in the store, by queue.
 #[derive(Debug)]
 struct Admitted<'a, S> {
     service: &'a JobService<S>,
     settings: &'a JobServerSettings,
-    jobs: HashMap<&'a QueueName, u64>,
+    queues: HashMap<&'a QueueName, AdmittedToQueue>,
+    bytes: u64,
 }
 
 impl<'a, S: Store> Admitted<'a, S> {
     fn new(service: &'a JobService<S>, settings: &'a JobServerSettings) -> Self {
-        Self { service, settings, jobs: HashMap::new() }
+        Self { service, settings, queues: HashMap::new(), bytes: 0 }
     }
 
-    /// Returns an error if a job must not be pushed because its queue is full. Jobs that are due later do not wait yet,
-    /// and nothing rejects them once they are due.
+    /// Returns an error if a job must not be pushed because a cap is reached. Jobs that are due later do not wait yet,
+    /// and nothing rejects them once they are due; but they take space on the disk.
     fn admit(&mut self, job: &NewJob<'_>) -> Result<(), QueueFull> {
-        let Some((queue, QueueSettings { jobs_max: Some(max), .. })) =
-            self.settings.queues.get_key_value(job.queue).filter(|_| job.at.is_none())
-        else {
+        self.admit_to_disk(job)?;
+        let limited = self.settings.queues.get_key_value(job.queue);
+        let limited = limited.filter(|(_, queue)| queue.has_caps() && job.at.is_none());
+        if let Some((queue, settings)) = limited {
+            self.admit_to_queue(job, queue, settings)?;
+        }
+        self.bytes += job.json.len() as u64;
+        Ok(())
+    }
+
+    fn admit_to_disk(&self, job: &NewJob<'_>) -> Result<(), QueueFull> {
+        let Some(max) = self.settings.limits.disk_max else { return Ok(()) };
+        let used = self.service.store.disk_bytes().unwrap_or(0) + self.bytes;
+        if used < max {
             return Ok(());
-        };
+        }
+        let service = self.service;
+        let rates = service.rates.borrow();
+        let waiting = service.store.depth(job.queue).unwrap_or(0);
+        let (rate, measured) = (rates.last_minute(job.queue), rates.measured());
+        Err(QueueFull::new(FullCap::Disk, job.queue, (used, max), (waiting, rate, measured)))
+    }
+
+    fn admit_to_queue(
+        &mut self,
+        job: &NewJob<'_>,
+        queue: &'a QueueName,
+        settings: &QueueSettings,
+    ) -> Result<(), QueueFull> {
         let service = self.service;
         let waiting = self.waiting(queue);
-        if waiting >= *max {
+        let full = |cap: FullCap, used: u64, max: u64| {
             let rates = service.rates.borrow();
             let (rate, measured) = (rates.last_minute(job.queue), rates.measured());
-            return Err(QueueFull::new(job.queue, waiting, *max, rate, measured));
+            QueueFull::new(cap, job.queue, (used, max), (waiting, rate, measured))
+        };
+        if let Some(max) = settings.jobs_max
+            && waiting >= max
+        {
+            return Err(full(FullCap::Jobs, waiting, max));
         }
-        *self.jobs.entry(queue).or_default() += 1;
+        let bytes = job.json.len() as u64;
+        if let Some(max) = settings.bytes_max {
+            let used = self.waiting_bytes(queue);
+            if used + bytes > max {
+                return Err(full(FullCap::Bytes { job: bytes }, used, max));
+            }
+        }
+        let tenant = self.tenant_cap(job, settings);
+        if let Some((tenant, max, is_own)) = &tenant {
+            let added = self.queues.get(queue).and_then(|it| it.by_lane.get(&tenant.lane));
+            let used = tenant.waiting + added.copied().unwrap_or_default();
+            if used >= *max {
+                let (name, tenants) = (tenant.name.clone(), tenant.lanes);
+                let cap = FullCap::Tenant { name, is_own: *is_own, tenants };
+                return Err(full(cap, used, *max));
+            }
+        }
+        let added = self.queues.entry(queue).or_default();
+        added.jobs += 1;
+        added.bytes += bytes;
+        if let Some((tenant, ..)) = tenant {
+            *added.by_lane.entry(tenant.lane).or_default() += 1;
+        }
         service.sampled_depths.begin_push(queue);
         Ok(())
+    }
+
+    /// Returns the tenant of a job, how many of its jobs may wait, and whether that is a limit of its own.
+    fn tenant_cap(
+        &self,
+        job: &NewJob<'_>,
+        settings: &QueueSettings,
+    ) -> Option<(TenantDepth, u64, bool)> {
+        if !settings.has_tenant_caps() {
+            return None;
+        }
+        let by = settings.fair_by.as_ref()?;
+        // A queue that does not exist yet has no lanes.
+        let tenant = self.service.store.tenant_depth(job.queue, job.json).unwrap_or_else(|| {
+            let name = by.find(job.json).map(std::borrow::Cow::into_owned);
+            let lane = name.as_deref().map_or(0, |it| xxhash_rust::xxh3::xxh3_64(it.as_bytes()));
+            TenantDepth { lane, name, waiting: 0, lanes: 0 }
+        });
+        let own = tenant.name.as_ref().and_then(|name| settings.tenants.get(name));
+        let own = own.and_then(|own| own.jobs_max);
+        let max = own.or(settings.tenant_jobs_max)?;
+        Some((tenant, max, own.is_some()))
     }
 
     /// Returns how many jobs wait in a queue, those of this push included.
     fn waiting(&self, queue: &QueueName) -> u64 {
         let store = &self.service.store;
         match store.depth(queue.as_str()) {
-            Some(depth) => depth + self.jobs.get(queue).copied().unwrap_or_default(),
+            Some(depth) => depth + self.queues.get(queue).map_or(0, |added| added.jobs),
             // With those of all pushes in progress.
             None => self.service.sampled_depths.get(queue.as_str(), store.traffic(queue.as_str())),
         }
     }
 
+    /// Returns the bytes of the jobs that wait in a queue, those of this push included.
+    fn waiting_bytes(&self, queue: &QueueName) -> u64 {
+        let stored = self.service.store.waiting_bytes(queue.as_str()).unwrap_or(0);
+        stored + self.queues.get(queue).map_or(0, |added| added.bytes)
+    }
+
     /// Counts a rejection.
     fn reject(&self, job: &NewJob<'_>, full: QueueFull) -> PushError {
-        self.service.metrics.queue_full(job.queue);
+        let metrics = &self.service.metrics;
+        metrics.queue_full(job.queue, full.cap_name());
+        if full.cap_name() == FullCap::Disk.name() {
+            metrics.limit_hit(JobServerLimit::DiskMax);
+        }
         full.into()
     }
 }
 
 impl<S> Drop for Admitted<'_, S> {
     fn drop(&mut self) {
-        for (queue, jobs) in self.jobs.drain() {
-            self.service.sampled_depths.end_pushes(queue, jobs);
+        for (queue, added) in self.queues.drain() {
+            self.service.sampled_depths.end_pushes(queue, added.jobs);
         }
-    }
-}
-
-/// Returns the time until a part of the limit has been processed at the rate of the last minute, in whole seconds. A
-/// rate that was measured for a shorter time says nothing of a longer one.
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn retry_after(rate: Rate, measured: Duration, max: u64) -> Duration {
-    let freed = (max / FREED_PART).max(1) as f64;
-    let seconds = (freed / rate.processed).ceil();
-    let most = match measured < WINDOW {
-        true => Duration::from_secs(measured.max(SAMPLE_INTERVAL).as_secs()),
-        false => RETRY_AFTER_MAX,
-    };
-    // Infinite if nothing is processed.
-    let time = Duration::try_from_secs_f64(seconds).unwrap_or(most);
-    time.clamp(RETRY_AFTER_MIN, most)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rate(processed: f64) -> Rate {
-        Rate { processed, pushed: 0.0 }
-    }
-
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn clients_return_when_a_tenth_of_the_queue_is_free() {
-        let seconds = |processed, max| retry_after(rate(processed), MINUTE, max).as_secs();
-        assert_eq!(seconds(10.0, 1_000), 10);
-        assert_eq!(seconds(30.0, 1_000), 4, "rounded up");
-        assert_eq!(seconds(10_000.0, 1_000), 1, "at least a second");
-        assert_eq!(seconds(1.0, 1), 1);
-        assert_eq!(seconds(0.001, 1_000), 300);
-        assert_eq!(seconds(0.0, 1_000), 300, "without progress");
-    }
-
-    #[test]
-    fn a_rate_of_less_than_a_minute_is_not_trusted_for_longer() {
-        let seconds = |processed, measured| {
-            retry_after(rate(processed), Duration::from_millis(measured), 1_000).as_secs()
-        };
-        assert_eq!(seconds(0.0, 0), 5);
-        assert_eq!(seconds(0.0, 20_500), 20);
-        assert_eq!(seconds(0.0, 59_999), 59);
-        assert_eq!(seconds(10.0, 20_000), 10);
-    }
-
-    #[test]
-    fn the_error_has_the_limit_the_jobs_and_the_forecast() {
-        let full_after = |waiting, processed, measured| {
-            QueueFull::new("mail", waiting, 100, rate(processed), measured).to_string()
-        };
-        let full = |waiting, processed| full_after(waiting, processed, MINUTE);
-        assert_eq!(
-            full(100, 2.0),
-            "retry-after=5 queue mail is full: 100 of 100 jobs wait (jobs.queues.mail.jobs_max); \
-             at the rate of the last minute it is empty in 50 s"
-        );
-        assert_eq!(
-            full(105, 0.0),
-            "retry-after=300 queue mail is full: 105 of 100 jobs wait (jobs.queues.mail.jobs_max); \
-             it did not shrink in the last minute"
-        );
-        let text = full_after(100, 0.0, Duration::from_secs(30));
-        assert!(
-            text.starts_with("retry-after=30 ") && text.ends_with("since Weir started"),
-            "{text}"
-        );
-        let text = full_after(100, 9.0, Duration::from_secs(1));
-        assert!(text.ends_with("its rate is not known yet"), "{text}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 use crate::model::QueueName;
-use crate::store::QueueCounts;
+use crate::store::{QueueArrivals, QueueCounts};
 
 /// The interval between samples of the totals.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
@@ -30,6 +30,7 @@ struct RateSample {
 #[derive(Clone, Copy, Debug, Default)]
 struct QueueTotals {
     pushed: u64,
+    arrivals: QueueArrivals,
     ended: u64,
     /// Jobs that left the queue, if others change the store as well.
     left: u64,
@@ -37,7 +38,18 @@ struct QueueTotals {
 
 impl From<&QueueCounts> for QueueTotals {
     fn from(queue: &QueueCounts) -> Self {
-        Self { pushed: queue.pushed_total, ended: queue.processed_total, left: 0 }
+        // Where only pushes and failures are counted, each failure counts as a retry.
+        let estimated = QueueArrivals {
+            arrived_total: queue.pushed_total,
+            retried_total: queue.failed_total,
+            returned_total: 0,
+        };
+        Self {
+            pushed: queue.pushed_total,
+            arrivals: queue.arrivals.unwrap_or(estimated),
+            ended: queue.processed_total,
+            left: 0,
+        }
     }
 }
 
@@ -45,6 +57,8 @@ impl From<&QueueCounts> for QueueTotals {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rate {
     pub(crate) pushed: f64,
+    /// Jobs that begin to wait, and those that fail and will come back.
+    pub(crate) arriving: f64,
     pub(crate) processed: f64,
 }
 
@@ -56,18 +70,24 @@ impl Rate {
             return Self::default();
         }
         let rate = |after: u64, before: u64| as_f64(after.saturating_sub(before)) / seconds;
+        let (now, then) = (after.arrivals, before.arrivals);
+        // Retries count when they fail: they will come back. Those that failed earlier count when they do.
+        let retries = rate(now.retried_total, then.retried_total)
+            .max(rate(now.returned_total, then.returned_total));
         Self {
             pushed: rate(after.pushed, before.pushed),
+            arriving: rate(now.arrived_total, then.arrived_total) + retries,
             processed: rate(after.ended, before.ended).max(rate(after.left, before.left)),
         }
     }
 
-    /// Returns the time to drain in seconds, or `None` if the queue does not shrink.
+    /// Returns the time to drain in seconds, or `None` if the queue does not shrink. Protocol, pages, command line and
+    /// metrics have it from here.
     pub(crate) fn drain_seconds(self, depth: u64) -> Option<f64> {
         if depth == 0 {
             return Some(0.0);
         }
-        let shrink_rate = self.processed - self.pushed;
+        let shrink_rate = self.processed - self.arriving;
         (shrink_rate > SHRINK_RATE_MIN).then(|| as_f64(depth) / shrink_rate)
     }
 }
@@ -145,6 +165,7 @@ mod tests {
             processed_total,
             failed_total: 0,
             lanes: crate::lanes::LaneCounts::default(),
+            arrivals: None,
             blocked: crate::lanes::BlockedJobs::default(),
             blocked_by_resource: Vec::new(),
         }
@@ -171,10 +192,43 @@ mod tests {
 
     #[test]
     fn growing_backlog_has_no_drain_time() {
-        let rate = |pushed, processed| Rate { pushed, processed };
+        let rate = |arriving, processed| Rate { arriving, processed, ..Rate::default() };
         assert_eq!(rate(1.0, 3.0).drain_seconds(10), Some(5.0));
         assert_eq!(rate(3.0, 1.0).drain_seconds(10), None);
         assert_eq!(rate(1.0, 1.0).drain_seconds(10), None);
         assert_eq!(rate(3.0, 1.0).drain_seconds(0), Some(0.0));
+    }
+
+    #[test]
+    fn jobs_that_will_be_tried_again_do_not_shrink_the_queue() {
+        let mut rates = QueueRates::default();
+        let with = |arrived, retried, returned, processed| QueueCounts {
+            arrivals: Some(QueueArrivals {
+                arrived_total: arrived,
+                retried_total: retried,
+                returned_total: returned,
+            }),
+            ..queue(9_999, processed)
+        };
+        rates.sample(at(0), &[with(0, 0, 0, 0)], |_| 0);
+        let rate = |arrived, retried, returned, processed| {
+            rates.rate(at(10), &with(arrived, retried, returned, processed))
+        };
+        assert_eq!(rate(0, 100, 0, 100).drain_seconds(50), None, "all of them fail");
+        assert_eq!(rate(0, 50, 0, 100).drain_seconds(50), Some(10.0), "half of them");
+        assert_eq!(
+            rate(0, 0, 50, 100).drain_seconds(50),
+            Some(10.0),
+            "retries of earlier come back"
+        );
+        assert_eq!(rate(20, 30, 30, 100).drain_seconds(50), Some(10.0), "each counts once");
+    }
+
+    #[test]
+    fn without_counts_of_retries_each_failure_is_one() {
+        let mut rates = QueueRates::default();
+        rates.sample(at(0), &[queue(0, 0)], |_| 0);
+        let failing = QueueCounts { failed_total: 40, ..queue(10, 100) };
+        assert_eq!(rates.rate(at(10), &failing).drain_seconds(50), Some(10.0));
     }
 }

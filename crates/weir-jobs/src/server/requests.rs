@@ -8,7 +8,9 @@ use weir_base::shutdown::ShutdownToken;
 
 use super::parsing::{parse_filter, parse_key, parse_location, query_filter};
 use super::queue_limit::push_each;
-use super::{JobService, cron, import, reload, state_lines, steps, views, walk, xray};
+use super::{
+    JobService, batches, cron, import, limits, reload, state_lines, steps, views, walk, xray,
+};
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
 };
@@ -46,6 +48,7 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
     match request {
         HandleRequest::Overview(reply) => send_reply(reply, Ok(views::overview(service).await)),
         HandleRequest::Queues(reply) => send_reply(reply, Ok(views::queues(service).await)),
+        HandleRequest::Limits(reply) => send_reply(reply, Ok(limits::limits(service).await)),
         HandleRequest::Jobs(query, reply) => {
             reply_unless_dropped(reply, page(service, query)).await
         }
@@ -98,6 +101,10 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             send_reply(reply, point.map(views::backup_point).map_err(HandleError::from));
         }
         HandleRequest::Cron(reply) => send_reply(reply, cron::list(service).await),
+        HandleRequest::Batches(after, limit, reply) => {
+            send_reply(reply, batches::list(service, after.as_deref(), limit).await);
+        }
+        HandleRequest::Batch(bid, reply) => send_reply(reply, batches::show(service, &bid).await),
         HandleRequest::ActOnCron(name, action, reply) => {
             send_reply(reply, cron::act(service, &name, action).await);
         }

@@ -91,6 +91,7 @@ mod tests {
             processed_total: 0,
             failed_total: 0,
             lanes: crate::lanes::LaneCounts::default(),
+            arrivals: None,
             blocked: crate::lanes::BlockedJobs::default(),
             blocked_by_resource: Vec::new(),
         };

@@ -46,6 +46,7 @@ pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServ
         limits_hit: service.metrics.limit_hits(),
         age_seconds: counts.age.as_secs_f64(),
         stores: service.metrics.stores(now),
+        limits_lowered_until: counts.limits_lowered_until.map(Timestamp::as_secs_f64),
     }
 }
 
@@ -136,10 +137,15 @@ pub(super) async fn queues<S: Store>(service: &JobService<S>) -> Vec<view::Queue
     let now = service.clock.now();
     let settings = service.settings();
     let counts = service.store.counts().await;
+    let in_force = service.store.limit_states(0);
     let mut queues: Vec<_> = counts
         .queues
         .iter()
-        .map(|queue| queue_view(service, &settings, &counts, queue, now))
+        .map(|queue| {
+            let view = queue_view(service, &settings, &counts, queue, now);
+            let concurrency_in_force = in_force.concurrency(&queue.name).or(view.concurrency);
+            view::QueueView { concurrency_in_force, ..view }
+        })
         .collect();
     queues.sort_by(|a, b| a.name.cmp(&b.name));
     queues
@@ -170,10 +176,12 @@ fn queue_view<S: Store>(
         processed: queue.processed_total,
         failed: queue.failed_total,
         pushed_per_second: rate.pushed,
+        arriving_per_second: rate.arriving,
         processed_per_second: rate.processed,
         drain_seconds: rate.drain_seconds(queue.depth),
         target_latency_seconds: queue_settings.target_latency.map(|target| target.as_secs_f64()),
         concurrency: queue_settings.concurrency,
+        concurrency_in_force: None,
         rate: queue_settings.rate.map(|rate| rate.to_string()),
         fresh_lane: queue_settings.fresh_lane,
         resources: resources(settings, counts, queue),

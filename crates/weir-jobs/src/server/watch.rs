@@ -114,14 +114,26 @@ fn limited_traffic<S: Store>(service: &JobService<S>) -> Vec<(QueueName, QueueTr
     limited.map(|(name, _)| (name.clone(), service.store.traffic(name.as_str()))).collect()
 }
 
+/// Returns for how many seconds limits are still lower, rounded up.
+fn lowered_seconds(counts: &Counts, now: Timestamp) -> u64 {
+    let left = counts.limits_lowered_until.map(|until| until.since(now));
+    left.map_or(0, |left| left.as_millis().div_ceil(1_000).try_into().unwrap_or(u64::MAX))
+}
+
 async fn snapshot<S: Store>(
     service: &JobService<S>,
     counts: &Counts,
     now: Timestamp,
 ) -> MetricsSnapshot {
     let storage = service.store.storage().await;
+    let (settings, in_force) = (service.settings(), service.store.limit_states(0));
+    let queues = counts.queues.iter().map(|queue| {
+        let set = settings.queues.get(&queue.name).and_then(|queue| queue.concurrency);
+        let concurrency = in_force.concurrency(&queue.name).or(set);
+        QueueSnapshot { concurrency, ..queue_snapshot(service, queue, now) }
+    });
     MetricsSnapshot {
-        queues: counts.queues.iter().map(|queue| queue_snapshot(queue, now)).collect(),
+        queues: queues.collect(),
         scheduled: counts.scheduled,
         retries: counts.retries,
         dead: counts.dead,
@@ -135,6 +147,7 @@ async fn snapshot<S: Store>(
         unique_locks: counts.unique_locks,
         tracked: counts.tracked,
         batches: counts.batches,
+        batches_waiting: counts.batches_waiting,
         batch_bytes: counts.batch_bytes,
         buffered_bytes: service.buffers.used_bytes() as u64,
         log_segments: storage.segments,
@@ -143,6 +156,7 @@ async fn snapshot<S: Store>(
         shards: storage.shards,
         nodes: storage.nodes,
         resources: counts.resources.clone(),
+        limits_lowered_seconds: lowered_seconds(counts, now),
     }
 }
 
@@ -163,11 +177,17 @@ pub(crate) async fn exchange_reports<S: Store>(service: Rc<JobService<S>>) {
     }
 }
 
-fn queue_snapshot(queue: &QueueCounts, now: Timestamp) -> QueueSnapshot {
+fn queue_snapshot<S: Store>(
+    service: &JobService<S>,
+    queue: &QueueCounts,
+    now: Timestamp,
+) -> QueueSnapshot {
     QueueSnapshot {
         name: queue.name.to_string(),
         depth: queue.depth,
         latency_seconds: queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64()),
+        drain_seconds: service.rates.borrow().rate(now, queue).drain_seconds(queue.depth),
+        concurrency: None,
         working: queue.reserved,
         pushed_total: queue.pushed_total,
         processed_total: queue.processed_total,

@@ -9,10 +9,11 @@ use std::rc::Rc;
 use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
 
+use super::limit_states::LimitStates;
 use super::{
     Action, BackupPoint, Capabilities, Counts, FailOutcome, FetchRequest, FindOutcome, LostWorkers,
     QueueAction, QueueTraffic, ReservationMark, Reserved, Restored, Sample, ScanPage, ScanRequest,
-    Selection, Storage, Store, StoreError, WorkerReport,
+    Selection, Storage, Store, StoreError, TenantDepth, WorkerReport,
 };
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
@@ -123,6 +124,10 @@ macro_rules! object_store {
             fn busy(&self, wid: &Wid) -> u64;
             fn depth(&self, queue: &str) -> Option<u64>;
             fn traffic(&self, queue: &str) -> QueueTraffic;
+            fn limit_states(&self, tenants_max: usize) -> LimitStates;
+            fn disk_bytes(&self) -> Option<u64>;
+            fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth>;
+            fn waiting_bytes(&self, queue: &str) -> Option<u64>;
             fn damages(&self) -> Vec<Damage>;
             fn allocate(&self, allocation: Allocation);
             fn reservation_mark(&self) -> ReservationMark;
@@ -144,6 +149,18 @@ macro_rules! object_store {
             }
             fn traffic(&self, queue: &str) -> QueueTraffic {
                 Store::traffic(self, queue)
+            }
+            fn limit_states(&self, tenants_max: usize) -> LimitStates {
+                Store::limit_states(self, tenants_max)
+            }
+            fn disk_bytes(&self) -> Option<u64> {
+                Store::disk_bytes(self)
+            }
+            fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth> {
+                Store::tenant_depth(self, queue, json)
+            }
+            fn waiting_bytes(&self, queue: &str) -> Option<u64> {
+                Store::waiting_bytes(self, queue)
             }
             fn damages(&self) -> Vec<Damage> {
                 Store::damages(self)
@@ -178,6 +195,18 @@ macro_rules! any_store {
             }
             fn traffic(&self, queue: &str) -> QueueTraffic {
                 ObjectStore::traffic(&*self.0, queue)
+            }
+            fn limit_states(&self, tenants_max: usize) -> LimitStates {
+                ObjectStore::limit_states(&*self.0, tenants_max)
+            }
+            fn disk_bytes(&self) -> Option<u64> {
+                ObjectStore::disk_bytes(&*self.0)
+            }
+            fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth> {
+                ObjectStore::tenant_depth(&*self.0, queue, json)
+            }
+            fn waiting_bytes(&self, queue: &str) -> Option<u64> {
+                ObjectStore::waiting_bytes(&*self.0, queue)
             }
             fn damages(&self) -> Vec<Damage> {
                 ObjectStore::damages(&*self.0)

@@ -8,6 +8,7 @@ mod promises;
 
 mod batches;
 mod batching;
+mod caps;
 mod counts;
 mod crons;
 mod dead;
@@ -145,6 +146,13 @@ mod obeys_custom {
                     by_targets_each_end_of_a_new_job_frees_its_place,
                     by_targets_jobs_that_are_due_count_as_arrivals,
                     the_fresh_lane_counts_the_time_of_workers;
+                caps:
+                    the_bytes_of_waiting_jobs_are_counted,
+                    bytes_are_counted_of_jobs_that_waited_before,
+                    counting_ends_and_begins_anew,
+                    waiting_jobs_of_a_tenant_are_counted,
+                    arrivals_are_counted_by_their_cause,
+                    limits_are_shown_with_what_they_hold_back;
                 fair:
                     each_tenant_gets_its_share,
                     jobs_without_a_tenant_share_one_lane,
@@ -197,7 +205,7 @@ mod obeys_custom {
     }
     promises!(memory: MemoryHarness);
     promises!(embedded: EmbeddedHarness);
-    use super::{batching, crons, dispatch, fair, rates, resources, tracking, unique};
+    use super::{batching, caps, crons, dispatch, fair, rates, resources, tracking, unique};
 }
 
 /// The same after a crash.
@@ -216,6 +224,8 @@ mod obeys_custom_and_survives {
             imported_batches_survive_a_crash,
             jobs_that_were_cleared_stay_lost,
             callbacks_survive_compaction_and_fire_once;
+        caps:
+            bytes_are_counted_again_after_a_crash;
         fair:
             tenants_survive_a_crash;
         rates:
@@ -225,7 +235,7 @@ mod obeys_custom_and_survives {
         crons:
             handled_times_survive_a_crash;
     });
-    use super::{batching, crons, fair, rates, resources, tracking, unique};
+    use super::{batching, caps, crons, fair, rates, resources, tracking, unique};
 }
 
 /// What only a store that survives the process can promise.

@@ -452,10 +452,17 @@ fn few_jobs_under_a_limit_have_no_record_and_a_power_cut_presumes_that_they_run(
         for _ in 0..3 {
             assert!(store.fetch("eight").await.is_some());
         }
+        assert_eq!(store.store.counts().await.limits_lowered_until, None);
         store = store.restart();
         assert_eq!(fetch_all(&store).await, [0, 1, 3, 4, 5], "the third is reserved, two may run");
+        let until = store.clock.now() + LEASE;
+        assert_eq!(store.store.counts().await.limits_lowered_until, Some(until));
+        let in_force = |store: &Limited| store.store.limit_states(0).concurrency(&queue("eight"));
+        assert_eq!(in_force(&store), Some(6));
         store.clock.advance(LEASE);
         store.store.tick().await.expect("a tick");
+        assert_eq!(store.store.counts().await.limits_lowered_until, None);
+        assert_eq!(in_force(&store), Some(8));
         assert_eq!(fetch_all(&store).await.len(), 8, "those leases have ended");
     });
 }

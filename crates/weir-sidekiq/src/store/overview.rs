@@ -117,6 +117,7 @@ impl StoreCore {
             processed_total: totals.processed,
             failed_total: totals.failed,
             lanes: weir_jobs::lanes::LaneCounts::default(),
+            arrivals: None,
             blocked: weir_jobs::lanes::BlockedJobs::default(),
         }
     }

@@ -94,8 +94,11 @@ pub(crate) async fn a_failed_job_completes_its_batch_and_its_retry_succeeds<H: H
     let batch = create(&world, None, "b", "complete success").await;
     push(&world, batch, "job-00001", r#""retry":1"#).await;
     commit(&world, batch).await;
+    let waiting = async || world.counts().await.batches_waiting;
+    assert_eq!(waiting().await, 0);
     world.fetch("default").await;
     world.fail("job-00001").await;
+    assert_eq!(waiting().await, 1, "all jobs that are left have failed");
     assert_eq!(counts(&world, batch).await, r#"1 1 1 "1" """#);
     assert_eq!(run_callbacks(&world).await, "b-complete");
     world.advance(seconds(60)).await;
@@ -105,6 +108,7 @@ pub(crate) async fn a_failed_job_completes_its_batch_and_its_retry_succeeds<H: H
     world.act_on("dead", "job-00001", Action::Requeue).await;
     world.fetch("default").await;
     world.ack("job-00001").await;
+    assert_eq!(waiting().await, 0);
     assert_eq!(counts(&world, batch).await, r#"1 0 0 "2" "1""#);
     assert_eq!(run_callbacks(&world).await, "b-success");
 }

@@ -56,6 +56,7 @@ pub(super) async fn seen<H: Harness>(world: &World<H>, restarted: bool) -> Seen 
 
 fn forget_totals(queue: &mut QueueCounts) {
     (queue.pushed_total, queue.processed_total, queue.failed_total) = (0, 0, 0);
+    queue.arrivals = None;
 }
 
 pub(super) fn seen_job(job: StoredJob) -> SeenJob {

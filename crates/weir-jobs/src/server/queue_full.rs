@@ -1,0 +1,260 @@
+//! Why a push was rejected: a cap is reached. The text names it, and says when to try again.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::rates::{Rate, SAMPLE_INTERVAL, WINDOW};
+
+/// Clients are asked to wait until this part of a full queue (a tenth) has been processed, so that producers do not
+/// return for one job each.
+const FREED_PART: u64 = 10;
+/// The shortest time that a client is asked to wait.
+const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+/// The longest time that a client is asked to wait, also if nothing was processed for a minute.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// The cap that is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FullCap {
+    /// Jobs of the queue.
+    Jobs,
+    /// Bytes of the jobs of the queue, with those of the job that was pushed.
+    Bytes { job: u64 },
+    /// Jobs of a tenant, of so many in the queue; whether the limit is its own.
+    Tenant { name: Option<String>, is_own: bool, tenants: u64 },
+    /// Bytes of the job store on the disk.
+    Disk,
+}
+
+impl FullCap {
+    /// Returns its name, for metrics.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs_max",
+            Self::Bytes { .. } => "bytes_max",
+            Self::Tenant { .. } => "tenant_jobs_max",
+            Self::Disk => "disk_max",
+        }
+    }
+}
+
+/// Why a job was not stored: a cap is reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("retry-after={} {}; {}", .retry_after.as_secs(), self.state(), self.forecast())]
+pub(crate) struct QueueFull {
+    cap: FullCap,
+    queue: String,
+    used: u64,
+    max: u64,
+    /// Until the queue is empty. `None`: it does not shrink.
+    drains_in: Option<Duration>,
+    /// The time span of the rate: less than a minute after a start.
+    measured: Duration,
+    retry_after: Duration,
+}
+
+impl QueueFull {
+    /// Describes that `used` of `max` are in use while so many jobs wait in the queue, whose rate was measured so long.
+    pub(super) fn new(
+        cap: FullCap,
+        queue: &str,
+        (used, max): (u64, u64),
+        (waiting, rate, measured): (u64, Rate, Duration),
+    ) -> Self {
+        // A tenant has its share of the workers.
+        let share = match cap {
+            FullCap::Tenant { tenants, .. } => tenants.max(1),
+            _ => 1,
+        };
+        // In jobs: for caps of bytes, as many as have a tenth of them.
+        let jobs_max = match cap {
+            FullCap::Jobs | FullCap::Tenant { .. } => max,
+            FullCap::Bytes { .. } | FullCap::Disk => waiting,
+        };
+        Self {
+            cap,
+            queue: queue.to_owned(),
+            used,
+            max,
+            drains_in: rate.drain_seconds(waiting).map(Duration::from_secs_f64),
+            measured,
+            retry_after: retry_after(rate, share, measured, jobs_max),
+        }
+    }
+
+    /// Returns the name of the cap, for metrics.
+    pub(super) const fn cap_name(&self) -> &'static str {
+        self.cap.name()
+    }
+
+    fn state(&self) -> String {
+        let Self { queue, used, max, .. } = self;
+        match &self.cap {
+            FullCap::Jobs => format!(
+                "queue {queue} is full: {used} of {max} jobs wait (jobs.queues.{queue}.jobs_max)"
+            ),
+            FullCap::Bytes { job } => format!(
+                "queue {queue} is full: jobs of {used} of {max} bytes wait, and this one has {job} (jobs.queues.{queue}.bytes_max)"
+            ),
+            FullCap::Tenant { name, is_own, .. } => {
+                let shown: String =
+                    name.as_deref().unwrap_or("(none)").chars().take(NAME_CHARACTERS_MAX).collect();
+                let setting = match is_own {
+                    true => format!("tenants.{shown:?}.jobs_max"),
+                    false => "tenant_jobs_max".to_owned(),
+                };
+                format!(
+                    "tenant {shown:?} of queue {queue} is full: {used} of {max} jobs wait (jobs.queues.{queue}.{setting})"
+                )
+            }
+            FullCap::Disk => format!(
+                "the job store is full: {used} of {max} bytes on the disk are in use (jobs.limits.disk_max)"
+            ),
+        }
+    }
+
+    fn forecast(&self) -> Forecast<'_> {
+        // Whose time it is, where the text before did not name the queue alone.
+        let of = match self.cap {
+            FullCap::Jobs | FullCap::Bytes { .. } => "it",
+            FullCap::Tenant { .. } => "the queue",
+            FullCap::Disk => &self.queue,
+        };
+        Forecast { of, drains_in: self.drains_in, measured: self.measured }
+    }
+}
+
+/// Characters of the name of a tenant that an error repeats.
+const NAME_CHARACTERS_MAX: usize = 50;
+
+/// Writes when a queue will be empty.
+struct Forecast<'a> {
+    of: &'a str,
+    drains_in: Option<Duration>,
+    measured: Duration,
+}
+
+impl fmt::Display for Forecast<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = self.of;
+        match self.drains_in {
+            _ if self.measured < SAMPLE_INTERVAL => {
+                formatter.write_str("Weir has just started, and its rate is not known yet")
+            }
+            Some(time) => write!(
+                formatter,
+                "at the rate of the last minute {of} is empty in {} s",
+                time.as_secs()
+            ),
+            None if self.measured < WINDOW => {
+                write!(formatter, "{of} did not shrink since Weir started")
+            }
+            None => write!(formatter, "{of} did not shrink in the last minute"),
+        }
+    }
+}
+
+/// Returns the time until a part of the limit has been processed at the rate of the last minute, in whole seconds. A
+/// rate that was measured for a shorter time says nothing of a longer one. `share`: one of so many gets it.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn retry_after(rate: Rate, share: u64, measured: Duration, max: u64) -> Duration {
+    let freed = (max / FREED_PART).max(1) as f64;
+    let seconds = (freed * share as f64 / rate.processed).ceil();
+    let most = match measured < WINDOW {
+        true => Duration::from_secs(measured.max(SAMPLE_INTERVAL).as_secs()),
+        false => RETRY_AFTER_MAX,
+    };
+    // Infinite if nothing is processed.
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or(most);
+    time.clamp(RETRY_AFTER_MIN, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(processed: f64) -> Rate {
+        Rate { processed, ..Rate::default() }
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn clients_return_when_a_tenth_of_the_queue_is_free() {
+        let seconds = |processed, max| retry_after(rate(processed), 1, MINUTE, max).as_secs();
+        assert_eq!(seconds(10.0, 1_000), 10);
+        assert_eq!(seconds(30.0, 1_000), 4, "rounded up");
+        assert_eq!(seconds(10_000.0, 1_000), 1, "at least a second");
+        assert_eq!(seconds(1.0, 1), 1);
+        assert_eq!(seconds(0.001, 1_000), 300);
+        assert_eq!(seconds(0.0, 1_000), 300, "without progress");
+    }
+
+    #[test]
+    fn a_rate_of_less_than_a_minute_is_not_trusted_for_longer() {
+        let seconds = |processed, measured| {
+            retry_after(rate(processed), 1, Duration::from_millis(measured), 1_000).as_secs()
+        };
+        assert_eq!(seconds(0.0, 0), 5);
+        assert_eq!(seconds(0.0, 20_500), 20);
+        assert_eq!(seconds(0.0, 59_999), 59);
+        assert_eq!(seconds(10.0, 20_000), 10);
+    }
+
+    #[test]
+    fn the_error_has_the_limit_the_jobs_and_the_forecast() {
+        let full_after = |waiting, processed, measured| {
+            QueueFull::new(
+                FullCap::Jobs,
+                "mail",
+                (waiting, 100),
+                (waiting, rate(processed), measured),
+            )
+            .to_string()
+        };
+        let full = |waiting, processed| full_after(waiting, processed, MINUTE);
+        assert_eq!(
+            full(100, 2.0),
+            "retry-after=5 queue mail is full: 100 of 100 jobs wait (jobs.queues.mail.jobs_max); \
+             at the rate of the last minute it is empty in 50 s"
+        );
+        assert_eq!(
+            full(105, 0.0),
+            "retry-after=300 queue mail is full: 105 of 100 jobs wait (jobs.queues.mail.jobs_max); \
+             it did not shrink in the last minute"
+        );
+        let text = full_after(100, 0.0, Duration::from_secs(30));
+        assert!(
+            text.starts_with("retry-after=30 ") && text.ends_with("since Weir started"),
+            "{text}"
+        );
+        let text = full_after(100, 9.0, Duration::from_secs(1));
+        assert!(text.ends_with("its rate is not known yet"), "{text}");
+    }
+    #[test]
+    fn each_cap_is_named_with_its_setting_and_its_value() {
+        let full = |cap, used, max| {
+            QueueFull::new(cap, "mail", (used, max), (50, rate(2.0), MINUTE)).to_string()
+        };
+        assert_eq!(
+            full(FullCap::Bytes { job: 300 }, 900, 1_000),
+            "retry-after=3 queue mail is full: jobs of 900 of 1000 bytes wait, and this one has 300 \
+             (jobs.queues.mail.bytes_max); at the rate of the last minute it is empty in 25 s"
+        );
+        let name = Some("big \"org\"".to_owned());
+        assert_eq!(
+            full(FullCap::Tenant { name: name.clone(), is_own: false, tenants: 4 }, 20, 20),
+            "retry-after=4 tenant \"big \\\"org\\\"\" of queue mail is full: 20 of 20 jobs wait \
+             (jobs.queues.mail.tenant_jobs_max); at the rate of the last minute the queue is empty in 25 s"
+        );
+        let own = full(FullCap::Tenant { name, is_own: true, tenants: 1 }, 20, 20);
+        assert!(own.contains(r#"(jobs.queues.mail.tenants."big \"org\"".jobs_max)"#), "{own}");
+        let disk = full(FullCap::Disk, 7, 6);
+        assert!(
+            disk.contains(
+                "job store is full: 7 of 6 bytes on the disk are in use (jobs.limits.disk_max); "
+            ) && disk.ends_with("mail is empty in 25 s"),
+            "{disk}"
+        );
+    }
+}
