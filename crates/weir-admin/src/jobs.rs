@@ -3,6 +3,7 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `GET overview`, `queues`, `workers`, `reservations?limit=` | the views of [`view`] |
+//! | `GET limits` | [`view::JobLimitsView`] |
 //! | `GET list?place=&search=&jobtype=&jid=&after=&limit=&newest_first=` | [`view::JobListPage`] |
 //! | `GET count?place=&search=&jobtype=&jid=` | `{"count":n}` |
 //! | `GET xray?place=&by=&sample=&full=&seconds=&top=` | [`view::XrayView`] |
@@ -17,6 +18,8 @@
 //! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
 //! | `GET cron` | a list of [`view::CronView`] |
 //! | `POST cron/act` `{name,action}` | `{"count":1}` |
+//! | `GET batches?after=&limit=` | [`view::BatchListPage`] |
+//! | `GET batches/{bid}` | [`view::BatchView`], or 404 |
 //! | `GET damage` | [`view::Damage`] of each place that is not acknowledged, at most 1000 |
 //! | `POST damage/acknowledge` | `{"count":n}`: places acknowledged |
 //! | `POST backup-point` | [`view::BackupPoint`]: what `weir backup` copies from the log |
@@ -43,6 +46,9 @@ use weir_jobs::handle::{
 };
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
+
+/// Batches in one response, unless fewer are requested.
+const BATCHES: usize = 100;
 
 /// Reservations in one response, unless fewer are requested.
 const RESERVATIONS: usize = 100;
@@ -129,6 +135,7 @@ pub fn router(handle: Handle) -> Router {
         .route("/overview", get(overview))
         .route("/queues", get(queues))
         .route("/queues/act", post(act_on_queues))
+        .route("/limits", get(limits))
         .route("/list", get(list))
         .route("/count", get(count))
         .route("/xray", get(xray))
@@ -138,6 +145,8 @@ pub fn router(handle: Handle) -> Router {
         .route("/workers", get(workers))
         .route("/workers/signal", post(signal_workers))
         .route("/reservations", get(reservations))
+        .route("/batches", get(batches))
+        .route("/batches/{bid}", get(batch))
         .route("/cron", get(cron))
         .route("/cron/act", post(act_on_cron))
         .route("/damage", get(damage))
@@ -159,6 +168,32 @@ async fn overview(State(handle): State<Handle>) -> AdminResult<view::JobServerOv
 
 async fn queues(State(handle): State<Handle>) -> AdminResult<Vec<view::QueueView>> {
     Ok(Json(handle.queues().await.map_err(errors::handle_error)?))
+}
+
+async fn limits(State(handle): State<Handle>) -> AdminResult<view::JobLimitsView> {
+    Ok(Json(handle.limits().await.map_err(errors::handle_error)?))
+}
+
+#[derive(Deserialize)]
+struct BatchesQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn batches(
+    State(handle): State<Handle>,
+    Params(query): Params<BatchesQuery>,
+) -> AdminResult<view::BatchListPage> {
+    let limit = query.limit.unwrap_or(BATCHES);
+    Ok(Json(handle.batches(query.after, limit).await.map_err(errors::handle_error)?))
+}
+
+async fn batch(
+    State(handle): State<Handle>,
+    Path(bid): Path<String>,
+) -> AdminResult<view::BatchView> {
+    let batch = handle.batch(bid.clone()).await.map_err(errors::handle_error)?;
+    batch.map(Json).ok_or_else(|| errors::no_such_batch(&bid))
 }
 
 async fn cron(State(handle): State<Handle>) -> AdminResult<Vec<view::CronView>> {

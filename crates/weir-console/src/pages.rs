@@ -2,7 +2,9 @@
 //! Handlers that change something take a [`crate::guard::form::CheckedForm`].
 
 mod act;
+mod batches;
 mod chart;
+mod cron;
 mod damage;
 mod error;
 mod events;
@@ -14,6 +16,7 @@ mod job_history;
 mod job_type;
 mod job_types;
 mod jobs;
+mod limits;
 mod live_page;
 mod named_value;
 mod nodes;
@@ -70,6 +73,10 @@ fn job_routes() -> Router<Arc<Console>> {
         .route("/dead", get_page(|request| Box::pin(jobs::dead(request))))
         .route("/jobs/confirm", get_page(|request| Box::pin(act::confirm_all(request))))
         .route("/jobs/act", post_form(|request| Box::pin(act::act(request))))
+        .merge(live_page("/limits", |request| Box::pin(limits::page(request))))
+        .merge(live_page("/batches", |request| Box::pin(batches::page(request))))
+        .merge(live_page("/cron", |request| Box::pin(cron::page(request))))
+        .route("/cron/act", post_form(|request| Box::pin(cron::act(request))))
         .route("/xray", get_page(|request| Box::pin(xray::page(request))))
         .route("/damage", get_page(|request| Box::pin(damage::page(request))))
         .route("/damage/acknowledge", post_form(|request| Box::pin(damage::acknowledge(request))))

@@ -11,6 +11,11 @@ pub(super) fn no_such_job(jid: &str) -> AdminError {
     AdminError::new(StatusCode::NOT_FOUND, format!("there is no job {jid:?}"), hint)
 }
 
+pub(super) fn no_such_batch(bid: &str) -> AdminError {
+    let hint = "it may have ended: a batch that has succeeded is kept for jobs.limits.advanced.batch_commit_timeout";
+    AdminError::new(StatusCode::NOT_FOUND, format!("there is no batch {bid:?}"), hint)
+}
+
 pub(super) fn no_such_worker(wid: &str) -> AdminError {
     let hint = "it may have stopped beating; GET workers lists those that beat";
     AdminError::new(StatusCode::NOT_FOUND, format!("there is no worker {wid:?}"), hint)

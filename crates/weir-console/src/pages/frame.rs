@@ -41,6 +41,9 @@ pub(crate) enum Section {
     Scheduled,
     Dead,
     Types,
+    Limits,
+    Cron,
+    Batches,
     Workers,
     Store,
     Front,
@@ -231,7 +234,7 @@ fn group<const N: usize>(
     NavigationGroup { name, entries: entries.into() }
 }
 
-fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 7] {
+fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 10] {
     let count = |key, of: fn(&view::JobServerOverview) -> u64| Some((key, of(&reading?.overview)));
     [
         entry(
@@ -254,6 +257,9 @@ fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 7] {
         ),
         entry(Section::Dead, "/dead", "Dead", count("dead", |overview| overview.dead)),
         entry(Section::Types, "/types", "Types", None),
+        entry(Section::Limits, "/limits", "Limits", None),
+        entry(Section::Cron, "/cron", "Cron", None),
+        entry(Section::Batches, "/batches", "Batches", None),
         entry(
             Section::Workers,
             "/workers",

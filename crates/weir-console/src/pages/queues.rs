@@ -159,7 +159,7 @@ impl<'a> QueueTableRow<'a> {
 
 /// Describes the time until the queue is empty.
 pub(crate) fn drain(queue: &view::QueueView) -> String {
-    let growth = queue.pushed_per_second - queue.processed_per_second;
+    let growth = queue.arriving_per_second - queue.processed_per_second;
     match queue.drain_seconds {
         _ if queue.depth == 0 => "–".to_owned(),
         _ if queue.paused => "paused".to_owned(),
@@ -251,9 +251,9 @@ mod tests {
 
     #[test]
     fn time_to_drain_is_described_in_words() {
-        let queue = |depth, pushed, processed, drain_seconds| view::QueueView {
+        let queue = |depth, arriving, processed, drain_seconds| view::QueueView {
             depth,
-            pushed_per_second: pushed,
+            arriving_per_second: arriving,
             processed_per_second: processed,
             drain_seconds,
             ..view::QueueView::default()

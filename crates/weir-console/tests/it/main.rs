@@ -8,6 +8,7 @@ mod guarding;
 mod job_types;
 mod live;
 mod observed;
+mod operating;
 mod pages;
 mod paging;
 mod queue;

@@ -13,6 +13,7 @@ mod front;
 mod gems;
 mod hostile;
 mod http;
+mod job_limits;
 mod job_types;
 mod job_workers;
 mod jobs_in_redis;

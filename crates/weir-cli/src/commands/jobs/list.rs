@@ -3,9 +3,9 @@
 use clap::Args;
 use weir_base::clock::Clock;
 use weir_jobs::handle::JobQuery;
-use weir_jobs::view::{JobListPage, JobView, QueueView};
+use weir_jobs::view::{JobListPage, JobServerOverview, JobView, QueueView};
 
-use super::query;
+use super::{limits, query};
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -67,6 +67,10 @@ async fn list_queues(client: &mut AdminClient, json: bool) -> anyhow::Result<()>
         &["QUEUE", "DEPTH", "RUNNING", "LATENCY", "IN/S", "OUT/S", "TIME TO DRAIN", "STATE"],
         &rows,
     );
+    let overview: JobServerOverview = client.get("/v1/jobs/overview").await?;
+    if let Some(until) = overview.limits_lowered_until {
+        output::note(&limits::lowered(until - overview.now));
+    }
     Ok(())
 }
 
@@ -74,13 +78,19 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
     vec![
         queue.name.clone(),
         queue.depth.to_string(),
-        queue.working.to_string(),
+        running(queue),
         seconds(queue.latency_seconds),
         format!("{:.1}", queue.pushed_per_second),
         format!("{:.1}", queue.processed_per_second),
         queue.drain_seconds.map_or_else(|| "-".to_owned(), seconds),
         queue_state(queue),
     ]
+}
+
+/// Returns the jobs in progress, and how many may be: `3/4`.
+fn running(queue: &QueueView) -> String {
+    let most = queue.concurrency_in_force.or(queue.concurrency);
+    limits::of_most(queue.working, most)
 }
 
 fn queue_state(queue: &QueueView) -> String {
@@ -219,5 +229,15 @@ mod tests {
         assert_eq!(both, "5 blocked, 1 by a rate, 4 by payments, 2 by api");
         let paused = QueueView { paused: true, blocked: 3, ..QueueView::default() };
         assert_eq!(queue_state(&paused), "paused");
+    }
+
+    #[test]
+    fn jobs_in_progress_are_shown_with_the_limit_in_force() {
+        let mut queue = QueueView { working: 3, ..QueueView::default() };
+        assert_eq!(running(&queue), "3");
+        queue.concurrency = Some(8);
+        assert_eq!(running(&queue), "3/8");
+        queue.concurrency_in_force = Some(6);
+        assert_eq!(running(&queue), "3/6", "after a crash");
     }
 }

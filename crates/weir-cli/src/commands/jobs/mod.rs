@@ -1,6 +1,7 @@
 //! `weir jobs ..`: one file per verb.
 
 mod act;
+mod batches;
 mod clear;
 mod cron;
 mod damage;
@@ -9,6 +10,7 @@ mod export_file;
 mod import;
 mod import_input;
 mod import_progress;
+mod limits;
 mod list;
 mod move_jobs;
 mod pause;
@@ -37,6 +39,8 @@ pub(crate) enum JobsCommand {
     Push(push::JobsPushArgs),
     /// List queues, or the jobs of a queue or set
     List(list::JobsListArgs),
+    /// List the limits of queues, tenants and shared resources, and the jobs that they hold back
+    Limits(limits::JobsLimitsArgs),
     /// Show what the jobs of a queue or set consist of: types, errors, ages, sizes, keys
     Xray(xray::JobsXrayArgs),
     /// List the types of jobs: how many started and failed, how long they waited and ran
@@ -70,6 +74,9 @@ pub(crate) enum JobsCommand {
     /// List the cron jobs of the settings, run one now, pause or resume one
     #[command(subcommand)]
     Cron(cron::JobsCronCommand),
+    /// List the batches of jobs with callbacks, or show one
+    #[command(subcommand)]
+    Batches(batches::JobsBatchesCommand),
     /// Export jobs as JSON lines
     Export(export::JobsExportArgs),
     /// Import jobs from JSON lines: exported ones, or plain jobs
@@ -88,6 +95,7 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
         match command {
             JobsCommand::Push(arguments) => push::run(&arguments).await,
             JobsCommand::List(arguments) => list::run(&arguments).await,
+            JobsCommand::Limits(arguments) => limits::run(&arguments).await,
             JobsCommand::Xray(arguments) => xray::run(&arguments).await,
             JobsCommand::Types(arguments) => types::run(&arguments).await,
             JobsCommand::Type(arguments) => type_details::run(&arguments).await,
@@ -103,6 +111,7 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Pause(arguments) => pause::run(&arguments, pause::Verb::Pause).await,
             JobsCommand::Resume(arguments) => pause::run(&arguments, pause::Verb::Resume).await,
             JobsCommand::Cron(command) => cron::run(&command).await,
+            JobsCommand::Batches(command) => batches::run(&command).await,
             JobsCommand::Export(arguments) => export::run(&arguments).await,
             JobsCommand::Import(arguments) => import::run(&arguments).await,
             JobsCommand::Verify(arguments) => verify::run(&arguments),
