@@ -19,6 +19,7 @@ use self::panels::{PANELS, Panel};
 const DASHBOARD: &str = "deploy/grafana/weir-observe.json";
 const STORE_DASHBOARD: &str = "deploy/grafana/weir-job-store.json";
 const TYPES_DASHBOARD: &str = "deploy/grafana/weir-job-types.json";
+const LIMITS_DASHBOARD: &str = "deploy/grafana/weir-job-limits.json";
 const RULES: &str = "deploy/prometheus";
 
 /// Returns an error if a dashboard is outdated, and for each unknown metric.
@@ -48,9 +49,14 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Returns the dashboards with their texts.
-fn dashboards() -> [(&'static str, String); 3] {
+fn dashboards() -> [(&'static str, String); 4] {
     let observed = (DASHBOARD, dashboard_text());
-    [observed, (STORE_DASHBOARD, store::text()), (TYPES_DASHBOARD, store::types_text())]
+    [
+        observed,
+        (STORE_DASHBOARD, store::text()),
+        (TYPES_DASHBOARD, store::types_text()),
+        (LIMITS_DASHBOARD, store::limits_text()),
+    ]
 }
 
 /// Writes the dashboards.

@@ -1,4 +1,4 @@
-//! The dashboards of the job store (latency by operation, commands, memory, by shard) and of the types of jobs.
+//! The dashboards of the job store (latency by operation, commands, memory, by shard), of the types of jobs, and of limits.
 
 use serde_json::{Value, json};
 
@@ -168,6 +168,93 @@ const TYPE_PANELS: [JobsPanel; 6] = [
     },
 ];
 
+/// No panel has tenants by name: there may be 100,000.
+const LIMIT_PANELS: [JobsPanel; 10] = [
+    JobsPanel {
+        title: "Jobs that wait because of a limit",
+        description: "By the kind of the limit: jobs at once (of the queue or of a tenant), rate, shared resource",
+        unit: "short",
+        queries: &[
+            ("sum by (queue) (weir_jobs_queue_concurrency_blocked$G) > 0", "concurrency {{queue}}"),
+            ("sum by (queue) (weir_jobs_queue_rate_blocked$G) > 0", "rate {{queue}}"),
+            ("sum by (queue) (weir_jobs_queue_resource_blocked$G) > 0", "resource {{queue}}"),
+        ],
+    },
+    JobsPanel {
+        title: "Pushes rejected by a cap",
+        description: "jobs_max, bytes_max and tenant_jobs_max of a queue, and disk_max",
+        unit: "ops",
+        queries: &[(
+            "sum by (queue, cap) (rate(weir_jobs_queue_full_total$S))",
+            "{{queue}} {{cap}}",
+        )],
+    },
+    JobsPanel {
+        title: "Use of concurrency, by queue",
+        description: "Jobs in progress of those that may be. In Redis, of this node's view",
+        unit: "percentunit",
+        queries: &[(
+            "sum by (queue) (weir_jobs_queue_working$G) / max by (queue) (weir_jobs_queue_concurrency$G)",
+            "{{queue}}",
+        )],
+    },
+    JobsPanel {
+        title: "Use of shared resources",
+        description: "Jobs in progress of those that may use the resource at once",
+        unit: "percentunit",
+        queries: &[(
+            "sum by (resource) (weir_jobs_resource_working$G) / max by (resource) (weir_jobs_resource_concurrency$G)",
+            "{{resource}}",
+        )],
+    },
+    JobsPanel {
+        title: "Jobs that wait for a shared resource",
+        description: "A job that waits for two counts for both",
+        unit: "short",
+        queries: &[("sum by (resource) (weir_jobs_resource_blocked$G)", "{{resource}}")],
+    },
+    JobsPanel {
+        title: "Tenants",
+        description: "With a lane of their own, and lanes that tenants share because there are more than tenants_max",
+        unit: "short",
+        queries: &[
+            ("sum by (queue) (weir_jobs_queue_tenant_lanes$G) > 0", "{{queue}}"),
+            ("sum by (queue) (weir_jobs_queue_shared_lanes$G) > 0", "shared {{queue}}"),
+        ],
+    },
+    JobsPanel {
+        title: "Tenants at a limit",
+        description: "Tenants with jobs that wait, because as many of theirs are in progress as may be, or because of their rate",
+        unit: "short",
+        queries: &[
+            ("sum by (queue) (weir_jobs_queue_full_lanes$G) > 0", "concurrency {{queue}}"),
+            ("sum by (queue) (weir_jobs_queue_sleeping_lanes$G) > 0", "rate {{queue}}"),
+        ],
+    },
+    JobsPanel {
+        title: "Time to drain",
+        description: "At the rates of the last minute, with the retries that will come back. No line: the queue does not shrink",
+        unit: "s",
+        queries: &[("max by (queue) (weir_jobs_queue_drain_seconds$G)", "{{queue}}")],
+    },
+    JobsPanel {
+        title: "Limits lowered after a crash",
+        description: "Time until limits of jobs at once apply in full again",
+        unit: "s",
+        queries: &[("max by (instance) (weir_jobs_limits_lowered_seconds$G)", "{{instance}}")],
+    },
+    JobsPanel {
+        title: "Cron jobs and batches",
+        description: "Times of cron jobs by result; batches, and those whose jobs that are left have all failed",
+        unit: "short",
+        queries: &[
+            ("sum by (result) (increase(weir_jobs_cron_runs_total$S))", "cron {{result}}"),
+            ("sum(weir_jobs_batches$G)", "batches"),
+            ("sum(weir_jobs_batches_waiting$G)", "batches that wait for failed jobs"),
+        ],
+    },
+];
+
 const INSTANCE: &str = "instance=~\"$instance\"";
 const INTERVAL: &str = "[$__rate_interval]";
 
@@ -200,6 +287,17 @@ pub(super) fn types_text() -> String {
         description: "Run time, failures and waits by type of job.",
         metric: "weir_jobs_type_started_total",
         panels: &TYPE_PANELS,
+    })
+}
+
+/// Returns the text of the dashboard of limits.
+pub(super) fn limits_text() -> String {
+    dashboard_text(&JobsDashboard {
+        uid: "weir-job-limits",
+        title: "Weir: limits of jobs",
+        description: "What limits hold back, pushes that caps reject, tenants, cron jobs and batches.",
+        metric: "weir_jobs_connections",
+        panels: &LIMIT_PANELS,
     })
 }
 
