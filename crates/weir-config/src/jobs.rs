@@ -46,10 +46,27 @@ impl Jobs {
         if let Some(problem) = job_shards::problem(&self.redis_shards) {
             table.error_at(store.name, &problem);
         }
+        self.check_limits_on_shards(table);
         for (index, cron) in self.settings.cron.iter().enumerate() {
             if let Some(problem) = self.cron_problem(cron) {
                 table.error_at(&format!("cron[{index}]"), &problem);
             }
+        }
+    }
+
+    /// Reports limits that several servers, which do not know each other, can't keep together.
+    fn check_limits_on_shards(&self, table: &mut TableReader<'_>) {
+        const WHY: &str =
+            "needs a single server in jobs.store: several do not know what the others have started";
+        if self.redis_shards.len() < 2 {
+            return;
+        }
+        let queues = self.settings.queues.iter().filter(|(_, queue)| queue.rate.is_some());
+        for (name, _) in queues {
+            table.error_at(&format!("queues.{name}.rate"), WHY);
+        }
+        for name in self.settings.resources.keys() {
+            table.error_at(&format!("resources.{name}"), WHY);
         }
     }
 

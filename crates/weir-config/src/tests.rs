@@ -471,7 +471,14 @@ fn tenants_are_a_setting_of_the_embedded_store() {
     weir.toml:3:15: jobs.queues.crawl.tenant_rate: needs fair_by, which says what names the tenant of a job
     weir.toml:4:22: jobs.queues.crawl.tenants.a.rate: "0/s" is no rate: write how many jobs may start per s, m, h or d, such as "100/s" or "30/m burst 5", where up to 5 start at once after a pause (1 to 1,000,000 jobs, at most 1,000,000 a second; a burst of at most what the rate allows in 10 years)
     "#);
-    insta::assert_snapshot!(errors("jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\njobs.queues.a.rate = \"5/s\"\n"), @"weir.toml:2:22: jobs.queues.a.rate: needs the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs at any rate: use concurrency, which holds for workers of Weir");
+    let one = "jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\n";
+    let of_two = "jobs.store = { redis = [{ url = \"redis://a\" }, { url = \"redis://b\" }] }\n";
+    let limits = "jobs.queues.a.rate = \"5/s\"\njobs.resources.r.rate = \"5/s\"\njobs.resources.r.queues = [\"a\"]\n";
+    assert!(settings(&format!("{one}{limits}")).jobs.settings.resources.contains_key("r"));
+    insta::assert_snapshot!(errors(&format!("{of_two}{limits}")), @r"
+    weir.toml:2:22: jobs.queues.a.rate: needs a single server in jobs.store: several do not know what the others have started
+    weir.toml:3:16: jobs.resources.r: needs a single server in jobs.store: several do not know what the others have started
+    ");
     let in_redis =
         format!("jobs.store = {{ redis = [{{ url = \"redis://127.0.0.1\" }}] }}\n{queue}");
     insta::assert_snapshot!(errors(&in_redis), @"weir.toml:3:11: jobs.queues.crawl.fair_by: needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants");
@@ -491,7 +498,7 @@ fn tenants_are_a_setting_of_the_embedded_store() {
 }
 
 #[test]
-fn resources_are_a_setting_of_the_embedded_store() {
+fn resources_limit_jobs_of_types_and_queues() {
     let rules = |text: &str| {
         let resources = Allocation::of_settings(&settings(text).jobs.settings).resources;
         resources.of.into_iter().next().expect("a resource")
@@ -524,7 +531,7 @@ fn resources_are_a_setting_of_the_embedded_store() {
     assert_eq!(of_all.resources.of.len(), 9);
     insta::assert_snapshot!(errors(&many(65, "types = [\"A\"]\n")).lines().next().unwrap_or_default(), @"weir.toml:1:2: jobs.resources: 65 resources, and at most 64 may be defined");
     let in_redis = "jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\n[jobs.resources.a]\nconcurrency = 1\ntypes = [\"A\"]\n";
-    insta::assert_snapshot!(errors(in_redis), @"weir.toml:2:17: jobs.resources.a: shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without checking limits: use the concurrency of a queue, which holds for workers of Weir");
+    insta::assert_snapshot!(errors(in_redis), @"weir.toml:4:9: jobs.resources.a.types: needs the embedded store; jobs.store is a Redis, where the jobs of a queue are in one list whatever their types: push the types to a queue of their own, and name it in queues");
 }
 
 #[test]

@@ -64,6 +64,13 @@ pub struct ResourceLimits {
     pub queues: BTreeSet<QueueName>,
 }
 
+impl ResourceRules {
+    /// Returns whether all jobs of a queue use a resource.
+    fn have(&self, queue: &QueueName) -> bool {
+        self.of.values().any(|limits| limits.queues.contains(queue))
+    }
+}
+
 impl ResourceLimits {
     /// Returns the limits that settings define, whose names of queues were checked.
     fn of_settings(settings: &ResourceSettings) -> Self {
@@ -243,7 +250,8 @@ impl Allocation {
     /// Returns whether rules apply to a FETCH of these queues. If not, the first one that has jobs serves it.
     #[must_use]
     pub fn has_rules_for(&self, queues: &[QueueName]) -> bool {
-        let has_table = |queue: &QueueName| self.queues.contains_key(queue);
+        let has_table =
+            |queue: &QueueName| self.queues.contains_key(queue) || self.resources.have(queue);
         self.others != QueueAllocation::default() || queues.iter().any(has_table)
     }
 

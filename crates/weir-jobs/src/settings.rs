@@ -126,10 +126,6 @@ impl JobServerSettings {
                 let error = "needs the embedded store; jobs.store is a Redis, where Sidekiq takes the jobs of a queue in their order, whatever their tenants";
                 table.error_at("fair_by", error);
             }
-            if is_external && queue.rate.is_some() {
-                let error = "needs the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs at any rate: use concurrency, which holds for workers of Weir";
-                table.error_at("rate", error);
-            }
             if is_external && queue.bytes_max.is_some() {
                 let error = "needs the embedded store; jobs.store is a Redis, which counts the jobs of a queue and not their bytes: use jobs_max";
                 table.error_at("bytes_max", error);
@@ -154,9 +150,9 @@ impl JobServerSettings {
             let mut resource = ResourceSettings::default();
             resource.read(table);
             resource.check(table, limits);
-            if is_external {
-                let error = "shared resources need the embedded store; jobs.store is a Redis, from which Sidekiq takes jobs without checking limits: use the concurrency of a queue, which holds for workers of Weir";
-                table.error(format!("jobs.resources.{name}: {error}"));
+            if is_external && !resource.types.is_empty() {
+                let error = "needs the embedded store; jobs.store is a Redis, where the jobs of a queue are in one list whatever their types: push the types to a queue of their own, and name it in queues";
+                table.error_at("types", error);
             }
             if name.is_empty() || name.len() > RESOURCE_NAME_BYTES_MAX {
                 table.error(format!("jobs.resources.{name}: the name of a resource has 1 to {RESOURCE_NAME_BYTES_MAX} bytes"));
@@ -233,10 +229,11 @@ pub struct ResourceSettings {
     /// "100/s burst 20".
     #[setting(optional_parsed)]
     pub rate: Option<StartRate>,
-    /// Job types whose jobs use the resource, in any queue.
+    /// Job types whose jobs use the resource, in any queue. Needs the embedded store.
     #[setting(some_texts)]
     pub types: Vec<String>,
-    /// Queues whose jobs use the resource, of any type.
+    /// Queues whose jobs use the resource, of any type. In Redis, the limits hold for workers of Weir, and need a single
+    /// server that is no Redis Cluster.
     #[setting(some_texts)]
     pub queues: Vec<String>,
 }
@@ -286,7 +283,7 @@ pub struct QueueSettings {
     pub concurrency: Option<u32>,
     /// How many jobs of the queue may start per second (s), minute (m), hour (h) or day (d), such as "100/s". After a
     /// pause, as many start at once as the rate allows in 100 ms, but at least one; or so many as are written: "100/s
-    /// burst 20". Needs the embedded store.
+    /// burst 20". In Redis, it holds for workers of Weir, and needs a single server or a Redis Cluster.
     #[setting(optional_parsed)]
     pub rate: Option<StartRate>,
     /// Jobs that may wait in the queue; one more is rejected when it is pushed. Jobs that return to the queue (retries,

@@ -13,6 +13,7 @@
 //! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`, `known_nodes`: what the
 //!   nodes report to each other.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
+//! - `limits`, `rate_reading`, `sleeping`: which queues may start jobs now.
 //! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
 //!   push becomes durable, and is stored once.
 //! - `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
@@ -50,6 +51,7 @@ mod handover;
 mod inspection;
 mod keys;
 mod lease;
+mod limits;
 mod link;
 mod link_connection;
 mod link_state;
@@ -74,6 +76,7 @@ mod push_call;
 mod push_memory;
 mod queue_names;
 mod queues;
+mod rate_reading;
 mod reap;
 mod repeated;
 mod replies;
@@ -91,6 +94,7 @@ mod server_info;
 mod settings;
 mod settlement;
 mod sharded;
+mod sleeping;
 mod split;
 mod statistics;
 mod store_core;
@@ -119,7 +123,8 @@ use weir_redis::RedisEndpoint;
 pub use self::confirm_settings::ConfirmSettings;
 use self::confirmed_pushes::ConfirmedPushes;
 pub use self::inspection::{
-    ServerCheck, acl_line, check_server, cluster_acl_words, unchecked_server,
+    NO_RESOURCES_IN_CLUSTER, ServerCheck, acl_line, check_server, cluster_acl_words,
+    unchecked_server,
 };
 use self::keys::StoreKeys;
 use self::link::RedisLink;
@@ -185,6 +190,7 @@ impl RedisStore {
             returning: Default::default(),
             work_arrived: Rc::default(),
             wait_began: Rc::default(),
+            sleep_began: Rc::default(),
             closed: Cell::new(false),
             foreign_search_from: Cell::new(None),
             last_counts: RefCell::default(),

@@ -1,5 +1,6 @@
 //! Reserves jobs for a group of FETCHes: one script, however many ask.
 
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -11,9 +12,11 @@ use weir_jobs::model::{Delivery, QueueName, Wid};
 use weir_jobs::store::StoreError;
 
 use super::handover::{GiveBack, Handover};
+use super::inspection::NO_RESOURCES_IN_CLUSTER;
 use super::lease::lease_is_over;
+use super::limits::{LimitReadings, QueueLimits, Room};
 use super::link_connection::LinkConnection;
-use super::replies::{PoppedJob, QueueReading, popped_jobs};
+use super::replies::{PoppedJobs, QueueReading, popped_jobs};
 use super::reservations::Reservation;
 use super::store_core::{StoreCore, StoreState};
 use super::stored::{MalformedPayload, StoredText};
@@ -37,6 +40,10 @@ impl StoreCore {
         group: &FetchGroup,
         mut connection: LinkConnection,
     ) -> Result<GroupOutcome, StoreError> {
+        let group = &self.awake(group);
+        if group.queues.is_empty() {
+            return Ok(GroupOutcome { may_have_more: false });
+        }
         let plan = match self.has_rules(&group.queues) {
             true => Some(self.plan(group, &mut connection).await?),
             false => None,
@@ -47,7 +54,7 @@ impl StoreCore {
         let token = self.token()?;
         let next_number = self.state.borrow().next_number;
         let _reserving = self.rounds.reserve(next_number);
-        let (since, jobs) = if self.is_split() {
+        let popped = if self.is_split() {
             self.reserve_by_queue(group, plan, &mut connection).await?
         } else {
             self.reserve_at_once(group, plan.as_deref(), &token, &mut connection).await?
@@ -56,7 +63,8 @@ impl StoreCore {
             // They are reserved under an epoch that is over, and return from there.
             return Err(lease_is_over());
         }
-        let (handovers, malformed) = self.accept(group, since, jobs);
+        let has_sleeping = self.let_sleep(group, &popped.sleeping);
+        let (handovers, malformed) = self.accept(group, popped);
         if !self.has_lease() {
             // Another node may have returned these jobs already. Those that it has not go back.
             return Err(lease_is_over());
@@ -69,7 +77,9 @@ impl StoreCore {
         }
         let has_malformed = !malformed.is_empty();
         self.move_malformed_to_dead_set(&mut connection, malformed).await?;
-        Ok(GroupOutcome { may_have_more: has_malformed || served == group.fetches.len() })
+        // A FETCH for a queue that may not start a job now is served from its other queues.
+        let may_have_more = has_malformed || has_sleeping || served == group.fetches.len();
+        Ok(GroupOutcome { may_have_more })
     }
 
     async fn reserve_at_once(
@@ -78,7 +88,7 @@ impl StoreCore {
         plan: Option<&[Choice]>,
         token: &str,
         connection: &mut LinkConnection,
-    ) -> Result<(Timestamp, Vec<PoppedJob>), StoreError> {
+    ) -> Result<PoppedJobs, StoreError> {
         let invocation = self.invocation(group, plan)?;
         let reply: Result<Vec<Value>, _> = invocation.invoke_async(connection).await;
         let reply = reply.map_err(|error| {
@@ -124,11 +134,14 @@ impl StoreCore {
             invocation.arg(fetch.wid.as_ref().map_or("", |wid| wid.as_str()));
             invocation.arg(fetch.max.jobs.min(JOBS_PER_SCRIPT_MAX)).arg(fetch.max.bytes);
         }
+        if plan.is_some() {
+            self.add_limits(group, &mut invocation);
+        }
         for queue in &*group.queues {
             invocation.arg(queue.as_str());
         }
         if let Some(plan) = plan {
-            self.add_plan(group, plan, &mut invocation);
+            Self::add_plan(plan, &mut invocation);
         }
         Ok(invocation)
     }
@@ -143,13 +156,20 @@ impl StoreCore {
         first
     }
 
-    fn add_plan(&self, group: &FetchGroup, plan: &[Choice], invocation: &mut ScriptInvocation<'_>) {
-        let state = self.state.borrow();
-        for queue in &*group.queues {
-            let rules = state.allocation.queues.get(queue);
-            let most = rules.and_then(|rules| rules.concurrency);
-            invocation.arg(most.map(|most| most.to_string()).unwrap_or_default());
+    /// Adds the limits, and the keys that they need.
+    fn add_limits(&self, group: &FetchGroup, invocation: &mut ScriptInvocation<'_>) {
+        let limits = QueueLimits::of(&self.state.borrow().allocation, &group.queues);
+        if limits.has_resources() {
+            invocation.key(self.keys.rates());
         }
+        for queue in limits.resource_queues() {
+            invocation.key(self.keys.reserved(queue.as_str()));
+        }
+        // Behind those of the queues, the leases, the names of queues and the rates. Lua counts from 1.
+        invocation.arg(limits.json(3 * group.queues.len() + 4));
+    }
+
+    fn add_plan(plan: &[Choice], invocation: &mut ScriptInvocation<'_>) {
         for choice in plan {
             let end = match choice.end {
                 QueueEnd::Oldest => "oldest",
@@ -165,20 +185,45 @@ impl StoreCore {
         group: &FetchGroup,
         connection: &mut LinkConnection,
     ) -> Result<Vec<Choice>, StoreError> {
-        let mut readings = self.queue_readings(connection, &group.queues).await?;
+        let limits = QueueLimits::of(&self.state.borrow().allocation, &group.queues);
+        let (mut readings, of_limits) =
+            self.readings_with_limits(connection, &group.queues, &limits).await?;
+        let mut room = limits.room(&readings, &of_limits);
+        self.let_sleep(group, &asleep(&readings, &room));
         let jobs = group.fetches.iter().map(|fetch| fetch.max.jobs).sum::<usize>();
         let now = self.now();
         let state = &mut *self.state.borrow_mut();
         let mut plan = Vec::new();
         while plan.len() < jobs.min(JOBS_PER_SCRIPT_MAX)
-            && let Some(choice) = choose(state, &group.queues, &readings, now)
+            && let Some(choice) = choose(state, &group.queues, &readings, &room, now)
         {
             let reading = &mut readings[choice.place];
             reading.depth -= 1;
             reading.reserved += 1;
+            room.start(choice.place);
             plan.push(choice);
         }
         Ok(plan)
+    }
+
+    /// Reads queues, and what is needed to know their limits.
+    pub(super) async fn readings_with_limits(
+        &self,
+        connection: &mut LinkConnection,
+        queues: &[QueueName],
+        limits: &QueueLimits,
+    ) -> Result<(Vec<QueueReading>, LimitReadings), StoreError> {
+        if limits.has_resources() && self.is_split() {
+            return Err(StoreError::Unsupported(NO_RESOURCES_IN_CLUSTER));
+        }
+        let others: BTreeSet<&QueueName> =
+            limits.resource_queues().filter(|queue| !queues.contains(queue)).collect();
+        let all: Vec<QueueName> = queues.iter().chain(others).cloned().collect();
+        let names: Vec<&str> = limits.resource_names().collect();
+        let (mut readings, rates) = self.readings_and_rates(connection, &all, &names).await?;
+        let reserved = all.into_iter().zip(readings.iter().map(|it| it.reserved)).collect();
+        readings.truncate(queues.len());
+        Ok((readings, LimitReadings { reserved, rates }))
     }
 
     /// Enters jobs into the table of reservations. Returns what each FETCH gets, and the payloads
@@ -186,8 +231,7 @@ impl StoreCore {
     fn accept(
         self: &Rc<Self>,
         group: &FetchGroup,
-        since: Timestamp,
-        jobs: Vec<PoppedJob>,
+        PoppedJobs { since, jobs, .. }: PoppedJobs,
     ) -> (Vec<Handover>, Vec<MalformedJob>) {
         let store: Weak<dyn GiveBack> = Rc::downgrade(&(Rc::clone(self) as Rc<dyn GiveBack>));
         let mut handovers: Vec<Handover> =
@@ -274,10 +318,18 @@ pub(super) fn reservation_of(
     }
 }
 
+/// Returns the queues with jobs that may start only after some time, by a rate.
+fn asleep(readings: &[QueueReading], room: &Room<'_>) -> Vec<(usize, Duration)> {
+    let waiting = readings.iter().enumerate();
+    let waiting = waiting.filter(|(_, reading)| reading.depth > 0 && !reading.paused);
+    waiting.filter_map(|(place, _)| Some((place, room.sleep(place)?))).collect()
+}
+
 fn choose(
     state: &mut StoreState,
     queues: &[QueueName],
     readings: &[QueueReading],
+    room: &Room<'_>,
     now: Timestamp,
 ) -> Option<Choice> {
     let candidates =
@@ -287,7 +339,7 @@ fn choose(
         running: reading.reserved,
         oldest_wait: reading.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
         newest_wait: Duration::ZERO,
-        is_held_back: false,
+        is_held_back: !room.is_open(place),
     });
     state.dispatcher.choose(&state.allocation, queues, candidates, now)
 }

@@ -5,23 +5,15 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use redis::Value;
-use weir_base::clock::Timestamp;
 use weir_jobs::dispatch::Choice;
 use weir_jobs::model::QueueName;
 use weir_jobs::store::{BatchSize, StoreError};
 
 use super::fetch::GroupOutcome;
 use super::link_connection::LinkConnection;
-use super::replies::{PoppedJob, QueueReading, popped_jobs};
+use super::replies::{PoppedJobs, QueueReading, popped_jobs};
 use super::store_core::StoreCore;
 use super::waiting::{FetchGroup, GroupedFetch};
-
-/// What the scripts have reserved.
-#[derive(Debug, Default)]
-struct ReservedJobs {
-    since: Option<Timestamp>,
-    jobs: Vec<PoppedJob>,
-}
 
 impl StoreCore {
     /// Reserves jobs for all groups, that of the FETCH that has waited longest first: each takes several
@@ -60,11 +52,11 @@ impl StoreCore {
         group: &FetchGroup,
         plan: Option<Vec<Choice>>,
         connection: &mut LinkConnection,
-    ) -> Result<(Timestamp, Vec<PoppedJob>), StoreError> {
+    ) -> Result<PoppedJobs, StoreError> {
         let queues = group.queues.iter().map(QueueName::as_str);
         // Queues whose server is away are found out below.
         drop(self.take_queue_leases(connection, queues).await);
-        let mut reserved = ReservedJobs::default();
+        let mut reserved: Option<PoppedJobs> = None;
         let mut left: Vec<BatchSize> = group.fetches.iter().map(|fetch| fetch.max).collect();
         let mut failed = None;
         for (place, choices) in self.places_to_read(group, plan, connection).await? {
@@ -73,16 +65,17 @@ impl StoreCore {
             }
             let part = part_of(group, place, &left);
             match self.reserve_from(&part, choices.as_deref(), connection).await {
-                Ok((since, jobs)) => {
-                    reserved.since.get_or_insert(since);
-                    reserved.add(place, jobs, &mut left);
+                Ok(popped) => {
+                    let since = popped.since;
+                    let all = reserved.get_or_insert(PoppedJobs { since, ..PoppedJobs::default() });
+                    all.add(place, popped, &mut left);
                 }
                 Err(error) => failed = Some(error),
             }
         }
-        match (failed, reserved.since) {
+        match (failed, reserved) {
             (Some(error), None) => Err(error),
-            (_, since) => Ok((since.unwrap_or_else(|| self.now()), reserved.jobs)),
+            (_, reserved) => Ok(reserved.unwrap_or_default()),
         }
     }
 
@@ -125,7 +118,7 @@ impl StoreCore {
         part: &FetchGroup,
         plan: Option<&[Choice]>,
         connection: &mut LinkConnection,
-    ) -> Result<(Timestamp, Vec<PoppedJob>), StoreError> {
+    ) -> Result<PoppedJobs, StoreError> {
         let list = self.keys.list(part.queues[0].as_str());
         for _ in 0..2 {
             let queues = part.queues.iter().map(QueueName::as_str);
@@ -153,10 +146,10 @@ impl StoreCore {
     ) -> Result<Vec<QueueReading>, StoreError> {
         let reading = queues.iter().map(|queue| {
             let mut connection = connection.clone();
-            let invocation = self.readings_of(std::slice::from_ref(queue));
+            let invocation = self.readings_of(std::slice::from_ref(queue), &[]);
             async move {
                 let reply: Result<Vec<Value>, _> = invocation.invoke_async(&mut connection).await;
-                reply.map(|reply| QueueReading::all_of(reply).into_iter().next())
+                reply.map(|reply| QueueReading::all_of(&reply, 1).into_iter().next())
             }
         });
         let (mut readings, mut failed) = (Vec::with_capacity(queues.len()), None);
@@ -177,15 +170,16 @@ impl StoreCore {
     }
 }
 
-impl ReservedJobs {
+impl PoppedJobs {
     /// Adds the jobs of the queue at `place`, which the workers have no room for any more.
-    fn add(&mut self, place: usize, jobs: Vec<PoppedJob>, left: &mut [BatchSize]) {
-        for job in jobs {
+    fn add(&mut self, place: usize, popped: Self, left: &mut [BatchSize]) {
+        self.sleeping.extend(popped.sleeping.into_iter().map(|(_, wait)| (place, wait)));
+        for job in popped.jobs {
             if let Some(left) = left.get_mut(job.worker) {
                 left.jobs = left.jobs.saturating_sub(1);
                 left.bytes = left.bytes.saturating_sub(job.payload.len());
             }
-            self.jobs.push(PoppedJob { queue: place, ..job });
+            self.jobs.push(super::replies::PoppedJob { queue: place, ..job });
         }
     }
 }

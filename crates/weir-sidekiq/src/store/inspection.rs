@@ -16,9 +16,15 @@ pub struct ServerCheck {
     pub acl_line: String,
     /// Whether it is known if the Redis is a cluster.
     pub is_mode_known: bool,
+    /// Whether each step may use the keys of one slot only, so that limits can't hold over several queues:
+    /// [`NO_RESOURCES_IN_CLUSTER`].
+    pub is_split: bool,
     /// Why the store could not be used, in words for operators.
     pub problem: Option<String>,
 }
+
+/// Why `jobs.resources` can't be kept where [`ServerCheck::is_split`].
+pub const NO_RESOURCES_IN_CLUSTER: &str = "jobs.resources needs a Redis that is no cluster and no proxy before several servers, or the embedded store: here, each step uses the keys of one queue only";
 
 /// Returns the command that grants the user of the store all that it needs with these settings on a
 /// Redis without cluster mode: `ACL SETUSER weir ~queues .. +time ..`.
@@ -46,7 +52,7 @@ fn known(
 ) -> ServerCheck {
     let is_mode_known = line.is_some();
     let acl_line = line.unwrap_or_else(|| acl_line(endpoint, settings));
-    ServerCheck { acl_line, is_mode_known, problem: None }
+    ServerCheck { acl_line, is_mode_known, is_split: false, problem: None }
 }
 
 /// Connects as the store does, and checks the version and the role of the server, the permissions
@@ -54,7 +60,8 @@ fn known(
 pub async fn check_server(endpoint: &RedisEndpoint, settings: &RedisStoreSettings) -> ServerCheck {
     let link = RedisLink::of_store(endpoint, settings);
     let problem = find_problem(&link, settings).await.err();
-    ServerCheck { problem, ..known(link.acl_line(), endpoint, settings) }
+    let is_split = link.is_split();
+    ServerCheck { is_split, problem, ..known(link.acl_line(), endpoint, settings) }
 }
 
 async fn find_problem(link: &RedisLink, settings: &RedisStoreSettings) -> Result<(), String> {

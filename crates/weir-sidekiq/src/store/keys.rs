@@ -110,6 +110,11 @@ impl StoreKeys {
         self.weirs("queues")
     }
 
+    /// A hash: what the rates of shared resources owe, by name.
+    pub(super) fn rates(&self) -> String {
+        self.weirs("rates")
+    }
+
     /// A hash: how often each job has killed its worker, by jid.
     pub(super) fn kills(&self) -> String {
         self.weirs("kills")
@@ -130,7 +135,7 @@ impl StoreKeys {
         self.beside(&self.list(queue), "reserved")
     }
 
-    /// A hash: what operators set for a queue.
+    /// A hash: what operators set for a queue, and what its rate owes (`starts`).
     pub(super) fn control(&self, queue: &str) -> String {
         self.beside(&self.list(queue), "control")
     }

@@ -15,6 +15,7 @@ use weir_jobs::store::{
     WorkerReport,
 };
 
+use super::inspection::NO_RESOURCES_IN_CLUSTER;
 use super::unsupported::check_supported;
 use super::{RedisStore, RedisStoreOptions};
 
@@ -44,11 +45,16 @@ impl RedisStore {
     /// again with each operation.
     ///
     /// # Errors
-    /// Returns an error if a later version has changed the layout, or if Redis lacks `WAITAOF`.
+    /// Returns an error if a later version has changed the layout, if Redis lacks `WAITAOF`, or if it is a cluster
+    /// and there are shared resources.
     pub async fn check_layout(&self) -> Result<(), StoreOpenError> {
         let Ok(mut connection) = self.core.link.connection().await else { return Ok(()) };
         if let Ok(Some(text)) = self.core.layout_error(&mut connection).await {
             return Err(StoreOpenError(text));
+        }
+        let has_resources = !self.core.state.borrow().allocation.resources.of.is_empty();
+        if has_resources && self.core.is_split() {
+            return Err(StoreOpenError(NO_RESOURCES_IN_CLUSTER.to_owned()));
         }
         match self.core.confirmed.lasting_refusal(&mut connection).await {
             Some(text) => Err(StoreOpenError(format!("Redis can't confirm pushes: {text}"))),
@@ -209,6 +215,7 @@ impl Store for RedisStore {
         let mut state = self.core.state.borrow_mut();
         let old = std::mem::replace(&mut state.allocation, allocation.clone());
         state.dispatcher.retain(&old, &allocation);
+        state.sleeping.clear();
         self.core.work_arrived.notify_one();
     }
 

@@ -7,10 +7,13 @@ use std::time::Duration;
 use redis::{Pipeline, ScriptInvocation, Value, from_redis_value};
 use tokio::time::Instant;
 use weir_jobs::model::QueueName;
+use weir_jobs::resources::ResourceCounts;
 use weir_jobs::store::{Counts, QueueCounts, Reserved, Storage, StoreError};
 
+use super::limits::{QueueLimits, Room};
 use super::link_connection::LinkConnection;
 use super::memory_reading::MemoryReading;
+use super::rate_reading::RateReading;
 use super::replies::QueueReading;
 use super::reservations::Reservation;
 use super::store_core::StoreCore;
@@ -48,19 +51,33 @@ impl StoreCore {
         let visible = self.visible_queues(connection).await?;
         let mut queues = self.reserving_queues(connection).await?;
         queues.extend(visible.iter().cloned());
+        queues.extend(self.queues_of_resources());
         let queues: Vec<QueueName> = queues.into_iter().collect();
         let mut pipeline = Pipeline::new();
         pipeline.zcard(self.keys.scheduled()).zcard(self.keys.retries()).zcard(self.keys.dead());
         pipeline.ignore_errors();
         let reply = pipeline.query_async(connection).await;
         let reply: Vec<Value> = reply.map_err(|error| self.link.failed(&error))?;
-        let readings = self.queue_readings(connection, &queues).await?;
+        let limits = QueueLimits::of(&self.state.borrow().allocation, &queues);
+        let limits = if self.is_split() { limits.without_resources() } else { limits };
+        let (readings, of_limits) = self.readings_with_limits(connection, &queues, &limits).await?;
+        let room = limits.room(&readings, &of_limits);
         let mut sets = reply.into_iter().map(|it| from_redis_value(it).unwrap_or_default());
         let mut set = || sets.next().unwrap_or_default();
-        let shown = queues.iter().zip(&readings).filter(|(queue, _)| visible.contains(*queue));
+        let shown = queues.iter().zip(&readings).enumerate();
+        let shown = shown.filter(|(_, (queue, _))| visible.contains(*queue));
+        let mut resources = room.counts();
+        let mut counts_of = |(place, (queue, reading)): (usize, (&QueueName, &QueueReading))| {
+            let mut counts = self.queue_counts(queue, reading);
+            counts.blocked = room.blocked(place, reading.depth);
+            counts.blocked_by_resource = blocked_by(&room, place, &counts, &mut resources);
+            counts
+        };
+        let shown: Vec<QueueCounts> = shown.map(&mut counts_of).collect();
         let totals = self.state.borrow().totals;
         let mut counts = Counts {
-            queues: shown.map(|(queue, reading)| self.queue_counts(queue, reading)).collect(),
+            queues: shown,
+            resources,
             scheduled: set(),
             retries: set(),
             dead: set(),
@@ -80,27 +97,54 @@ impl StoreCore {
         connection: &mut LinkConnection,
         queues: &[QueueName],
     ) -> Result<Vec<QueueReading>, StoreError> {
-        if self.is_split() {
-            return self.queue_readings_by_queue(connection, queues).await;
-        }
-        let mut readings = Vec::with_capacity(queues.len());
-        for step in queues.chunks(QUEUES_PER_SCRIPT_MAX) {
-            let invocation = self.readings_of(step);
-            let reply: Result<Vec<Value>, _> = invocation.invoke_async(connection).await;
-            readings.extend(QueueReading::all_of(reply.map_err(|error| self.link.failed(&error))?));
-        }
-        Ok(readings)
+        Ok(self.readings_and_rates(connection, queues, &[]).await?.0)
     }
 
-    /// Returns the script that reads what is shown of queues.
-    pub(super) fn readings_of(&self, queues: &[QueueName]) -> ScriptInvocation<'_> {
+    /// Reads what is shown of queues, and what the rates of these resources owe, in their order.
+    pub(super) async fn readings_and_rates(
+        &self,
+        connection: &mut LinkConnection,
+        queues: &[QueueName],
+        resources: &[&str],
+    ) -> Result<(Vec<QueueReading>, Vec<Option<RateReading>>), StoreError> {
+        if self.is_split() {
+            return Ok((self.queue_readings_by_queue(connection, queues).await?, Vec::new()));
+        }
+        let (mut readings, mut rates) = (Vec::with_capacity(queues.len()), Vec::new());
+        for step in queues.chunks(QUEUES_PER_SCRIPT_MAX) {
+            let resources = if rates.is_empty() { resources } else { &[] };
+            let invocation = self.readings_of(step, resources);
+            let reply: Result<Vec<Value>, _> = invocation.invoke_async(connection).await;
+            let reply = reply.map_err(|error| self.link.failed(&error))?;
+            readings.extend(QueueReading::all_of(&reply, step.len()));
+            rates.extend(QueueReading::rates_of(&reply, step.len()));
+        }
+        Ok((readings, rates))
+    }
+
+    /// Returns all queues of resources.
+    fn queues_of_resources(&self) -> Vec<QueueName> {
+        let state = self.state.borrow();
+        let resources = state.allocation.resources.of.values();
+        resources.flat_map(|resource| resource.queues.iter().cloned()).collect()
+    }
+
+    /// Returns the script that reads what is shown of queues, and what the rates of resources owe.
+    pub(super) fn readings_of(
+        &self,
+        queues: &[QueueName],
+        resources: &[&str],
+    ) -> ScriptInvocation<'_> {
         let mut invocation = self.scripts.counts.prepare_invoke();
         for queue in queues {
             let queue = queue.as_str();
             invocation.key(self.keys.list(queue));
             invocation.key(self.keys.reserved(queue)).key(self.keys.control(queue));
         }
-        invocation.arg(OLDEST_BYTES_MAX);
+        if !resources.is_empty() {
+            invocation.key(self.keys.rates());
+        }
+        invocation.arg(OLDEST_BYTES_MAX).arg(self.micros_argument()).arg(resources);
         invocation
     }
 
@@ -183,6 +227,23 @@ const MEMORY_AGE_MAX: Duration = Duration::from_secs(10);
 const QUEUES_PER_SCRIPT_MAX: usize = 100;
 /// Of a larger job, only its time of enqueueing is read.
 const OLDEST_BYTES_MAX: usize = 64 << 10;
+
+/// Returns the resources that hold back jobs of a queue, and counts these jobs for each.
+fn blocked_by(
+    room: &Room<'_>,
+    place: usize,
+    queue: &QueueCounts,
+    resources: &mut [ResourceCounts],
+) -> Vec<(String, u64)> {
+    let jobs = queue.blocked.resource;
+    let blocking = room.blocking(place).filter(|_| jobs > 0);
+    let blocking: Vec<(String, u64)> = blocking.map(|name| (name.to_owned(), jobs)).collect();
+    for resource in resources {
+        let is_it = |(name, _): &&(String, u64)| *name == resource.name;
+        resource.blocked += blocking.iter().find(is_it).map_or(0, |(_, jobs)| *jobs);
+    }
+    blocking
+}
 
 fn reserved(job: &Reservation) -> Reserved {
     Reserved {

@@ -73,7 +73,7 @@ pub fn reservation(field: &str, value: &[u8]) -> Option<Vec<u8>> {
 #[must_use]
 pub fn reply(bytes: &[u8]) -> Option<usize> {
     let Ok(Value::Array(values)) = redis::parse_redis_value(bytes) else { return None };
-    let readings = QueueReading::all_of(values.clone());
-    drop(readings);
-    Some(popped_jobs(values).1.len())
+    drop(QueueReading::all_of(&values, values.len()));
+    drop(QueueReading::rates_of(&values, 0));
+    Some(popped_jobs(values).jobs.len())
 }

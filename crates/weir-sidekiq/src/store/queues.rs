@@ -64,6 +64,7 @@ impl StoreCore {
                 }
                 let mut state = self.state.borrow_mut();
                 state.known.remove(name);
+                state.sleeping.clear();
                 state.queues.remove(queue);
                 Ok(length)
             }
@@ -86,7 +87,8 @@ impl StoreCore {
             }
         }
         let mut pipeline = Pipeline::new();
-        for key in [self.keys.queues(), self.keys.reserving(), self.keys.kills()] {
+        for key in [self.keys.queues(), self.keys.reserving(), self.keys.kills(), self.keys.rates()]
+        {
             pipeline.del(key).ignore();
         }
         for set in SetName::ALL.map(|set| self.keys.set(set)) {
@@ -99,6 +101,7 @@ impl StoreCore {
         state.undelivered.clear();
         state.returned.clear();
         state.known.clear();
+        state.sleeping.clear();
         state.queues.clear();
         state.lost.clear();
         state.statistics_id = None;

@@ -1,8 +1,11 @@
 //! Redis' replies to the scripts and to what is read about queues.
 
+use std::time::Duration;
+
 use redis::{Value, from_redis_value};
 use weir_base::clock::Timestamp;
 
+use super::rate_reading::RateReading;
 use super::stored::StoredText;
 
 /// A job that a script has reserved. Workers and queues count from 0.
@@ -14,20 +17,36 @@ pub(super) struct PoppedJob {
     pub(super) payload: Vec<u8>,
 }
 
+/// What a script that reserves jobs has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoppedJobs {
+    /// When the jobs were reserved.
+    pub(super) since: Timestamp,
+    pub(super) jobs: Vec<PoppedJob>,
+    /// Queues whose next job may start only after a time, by a rate.
+    pub(super) sleeping: Vec<(usize, Duration)>,
+}
+
 /// Parses the result of the scripts that reserve jobs.
-pub(super) fn popped_jobs(reply: Vec<Value>) -> (Timestamp, Vec<PoppedJob>) {
+pub(super) fn popped_jobs(reply: Vec<Value>) -> PoppedJobs {
     let mut values = reply.into_iter();
     let since: u64 = values.next().map(number).unwrap_or_default();
-    let mut jobs = Vec::new();
+    let mut popped = PoppedJobs { since: Timestamp::from_micros(since), ..PoppedJobs::default() };
     while let (Some(worker), Some(queue), Some(name), Some(Value::BulkString(payload))) =
         (values.next(), values.next(), values.next(), values.next())
     {
         let place = |value| usize::try_from(number(value)).unwrap_or(usize::MAX).wrapping_sub(1);
         let (worker, queue, number) = (place(worker), place(queue), number(name));
-        jobs.push(PoppedJob { worker, queue, number, payload });
+        match worker {
+            NO_WORKER => popped.sleeping.push((queue, Duration::from_micros(number))),
+            worker => popped.jobs.push(PoppedJob { worker, queue, number, payload }),
+        }
     }
-    (Timestamp::from_micros(since), jobs)
+    popped
 }
+
+/// Workers count from 1 in Redis.
+const NO_WORKER: usize = 0_usize.wrapping_sub(1);
 
 fn number(value: Value) -> u64 {
     from_redis_value(value).unwrap_or_default()
@@ -41,15 +60,22 @@ pub(super) struct QueueReading {
     pub(super) oldest: Option<Timestamp>,
     pub(super) reserved: u32,
     pub(super) paused: bool,
+    /// What its rate owes. `None`: nothing has started under one.
+    pub(super) rate: Option<RateReading>,
 }
 
 /// Values of one [`QueueReading`].
-const VALUES: usize = 4;
+const VALUES: usize = 5;
 
 impl QueueReading {
-    /// Parses the result of the script that reads queues.
-    pub(super) fn all_of(reply: Vec<Value>) -> Vec<Self> {
-        reply.chunks(VALUES).map(Self::of).collect()
+    /// Parses the result of the script that reads queues, so many of them.
+    pub(super) fn all_of(reply: &[Value], queues: usize) -> Vec<Self> {
+        reply.chunks(VALUES).take(queues).map(Self::of).collect()
+    }
+
+    /// Parses what follows the queues: what the rates of resources owe.
+    pub(super) fn rates_of(reply: &[Value], queues: usize) -> Vec<Option<RateReading>> {
+        reply.iter().skip(queues * VALUES).map(RateReading::parse).collect()
     }
 
     fn of(replies: &[Value]) -> Self {
@@ -67,6 +93,7 @@ impl QueueReading {
             oldest,
             reserved: u32::try_from(count(2)).unwrap_or(u32::MAX),
             paused: replies.get(3).is_some_and(is_set),
+            rate: replies.get(4).and_then(RateReading::parse),
         }
     }
 }
@@ -82,17 +109,22 @@ mod tests {
     #[test]
     fn reserved_jobs_are_read() {
         let reply = vec![text("5"), Value::Int(1), Value::Int(2), text("7"), text("{}")];
-        let (since, jobs) = popped_jobs(reply);
-        assert_eq!(since, Timestamp::from_micros(5));
+        let sleeping = vec![Value::Int(0), Value::Int(3), text("1500"), text("")];
+        let popped = popped_jobs([reply, sleeping].concat());
+        assert_eq!(popped.since, Timestamp::from_micros(5));
         let payload = b"{}".to_vec();
-        assert_eq!(jobs, [PoppedJob { worker: 0, queue: 1, number: 7, payload }]);
-        assert_eq!(popped_jobs(Vec::new()).1, []);
+        assert_eq!(popped.jobs, [PoppedJob { worker: 0, queue: 1, number: 7, payload }]);
+        assert_eq!(popped.sleeping, [(2, Duration::from_micros(1_500))]);
+        assert_eq!(popped_jobs(Vec::new()), PoppedJobs::default());
     }
 
     #[test]
     fn a_key_of_another_type_is_an_empty_queue() {
-        let readings = QueueReading::all_of(vec![Value::Nil, Value::Nil, Value::Int(3), text("1")]);
+        let reply = [Value::Nil, Value::Nil, Value::Int(3), text("1"), text(""), text("-5 7")];
         let expected = QueueReading { reserved: 3, paused: true, ..QueueReading::default() };
-        assert_eq!(readings, [expected]);
+        assert_eq!(QueueReading::all_of(&reply, 1), [expected]);
+        let rates = QueueReading::rates_of(&reply, 1);
+        assert_eq!(rates, [RateReading::parse(&text("-5 7"))]);
+        assert!(rates[0].is_some());
     }
 }

@@ -33,6 +33,7 @@ use super::returned::RecentlyReturned;
 use super::rounds::Rounds;
 use super::scripts::StoreScripts;
 use super::seconds;
+use super::sleeping::SleepingQueues;
 use super::waiting::WaitingFetches;
 
 /// Names of queues that are logged once as not served.
@@ -67,6 +68,8 @@ pub(super) struct StoreCore {
     pub(super) work_arrived: Rc<Notify>,
     /// Tells that task that a FETCH waits, so that it polls.
     pub(super) wait_began: Rc<Notify>,
+    /// Tells that task that a queue sleeps.
+    pub(super) sleep_began: Rc<Notify>,
     pub(super) closed: Cell<bool>,
     /// When others' reservations may be read again.
     pub(super) foreign_search_from: Cell<Option<Instant>>,
@@ -88,6 +91,8 @@ pub(super) struct StoreState {
     pub(super) forget_cursor: String,
     pub(super) allocation: Allocation,
     pub(super) dispatcher: Dispatcher,
+    /// Queues whose next job may start only later, by a rate.
+    pub(super) sleeping: SleepingQueues,
     pub(super) next_number: u64,
     /// Greater than every time of enqueueing that this node has written.
     pub(super) next_order: u64,

@@ -47,21 +47,24 @@ pub(super) fn spawn(core: &Rc<StoreCore>, settings: &RedisStoreSettings) -> Vec<
     tasks
 }
 
-/// Serves FETCHes whenever work has arrived, and polls for what others push.
+/// Why the serving task goes on.
+enum WakeUp {
+    Time,
+    Work,
+    /// A FETCH waits, and none did before.
+    FirstWait,
+}
+
+/// Serves FETCHes whenever work has arrived, polls for what others push, and wakes queues whose next job may start.
 async fn serve_waiting(core: Weak<StoreCore>, poll_interval: Duration) {
     let mut idle = 1;
     loop {
-        let Some((arrived, began, waits)) = core.upgrade().map(|core| {
-            let (arrived, began) = (Rc::clone(&core.work_arrived), Rc::clone(&core.wait_began));
-            (arrived, began, !core.waiting.is_empty())
-        }) else {
-            return;
-        };
+        let Some(waits) = core.upgrade().map(|core| !core.waiting.is_empty()) else { return };
         let sleep = if waits { poll_interval * idle } else { IDLE_SLEEP };
-        tokio::select! {
-            () = tokio::time::sleep(sleep) => idle = (idle + 1).min(IDLE_FACTOR_MAX),
-            () = arrived.notified() => idle = 1,
-            () = began.notified(), if !waits => {
+        match wake_up(&core, waits, Instant::now() + sleep).await {
+            WakeUp::Time => idle = (idle + 1).min(IDLE_FACTOR_MAX),
+            WakeUp::Work => idle = 1,
+            WakeUp::FirstWait => {
                 idle = 1;
                 continue;
             }
@@ -74,6 +77,28 @@ async fn serve_waiting(core: Weak<StoreCore>, poll_interval: Duration) {
         drop(core.ready().await);
         if !core.waiting.is_empty() {
             drop(core.serve().await);
+        }
+    }
+}
+
+/// Waits for work, for the time of the next poll, or until a queue wakes.
+async fn wake_up(core: &Weak<StoreCore>, waits: bool, poll_at: Instant) -> WakeUp {
+    loop {
+        let Some((arrived, began, slept, wakes_in)) = core.upgrade().map(|core| {
+            let (arrived, began) = (Rc::clone(&core.work_arrived), Rc::clone(&core.wait_began));
+            (arrived, began, Rc::clone(&core.sleep_began), core.wakes_in())
+        }) else {
+            return WakeUp::Time;
+        };
+        let wakes_at = wakes_in.filter(|_| waits).map(|wakes_in| Instant::now() + wakes_in);
+        tokio::select! {
+            () = tokio::time::sleep_until(wakes_at.map_or(poll_at, |it| it.min(poll_at))) => {
+                return WakeUp::Time;
+            }
+            () = arrived.notified() => return WakeUp::Work,
+            () = began.notified(), if !waits => return WakeUp::FirstWait,
+            // Perhaps it wakes before the next poll.
+            () = slept.notified(), if waits => {}
         }
     }
 }

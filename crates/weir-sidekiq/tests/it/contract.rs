@@ -19,12 +19,21 @@ mod dead;
 mod dispatch;
 #[path = "../../../weir-jobs/tests/it/contract/durable.rs"]
 mod durable;
+#[path = "../../../weir-jobs/tests/it/contract/fair.rs"]
+#[expect(
+    dead_code,
+    reason = "Redis has no tenants; the tests of rates push as those of tenants do"
+)]
+mod fair;
 #[path = "../../../weir-jobs/tests/it/contract/job_types.rs"]
 mod job_types;
 #[path = "../../../weir-jobs/tests/it/contract/order.rs"]
 mod order;
 #[path = "../../../weir-jobs/tests/it/contract/queues.rs"]
 mod queues;
+#[path = "../../../weir-jobs/tests/it/contract/rates.rs"]
+#[expect(dead_code, reason = "Redis has no tenants, and keeps rates over a crash")]
+mod rates;
 #[path = "../../../weir-jobs/tests/it/contract/reservations.rs"]
 mod reservations;
 #[path = "../../../weir-jobs/tests/it/contract/restore.rs"]
@@ -39,8 +48,6 @@ mod scheduled;
 mod waiting;
 #[path = "../../../weir-jobs/tests/it/contract/world.rs"]
 mod world;
-
-mod restricted;
 
 use harness::{OneAddressHarness, RedisHarness};
 use sharded::ShardedHarness;
@@ -103,8 +110,31 @@ macro_rules! durable_contract_of_redis {
     };
 }
 
+/// What a store promises that can limit how often jobs start: not several servers that do not know each other.
+macro_rules! promises_of_rates {
+    ($define:ident) => {
+        $define!({
+            rates:
+                a_queue_starts_its_burst_and_then_one_per_interval,
+                a_fetch_serves_other_queues_while_one_waits_for_its_rate,
+                a_clock_that_is_set_back_holds_no_queue_back_beside_another_one,
+                a_fetch_that_waits_across_a_reload_is_served_by_the_new_rate;
+        });
+    };
+}
+
+macro_rules! rates_of_redis {
+    ($tests:tt) => {
+        contract!(redis_limits: RedisHarness, $tests);
+        contract!(one_address_limits: OneAddressHarness, $tests);
+    };
+}
+
 promises_of_every_store!(contract_of_redis);
+promises_of_rates!(rates_of_redis);
 promises_of_durable_stores!(durable_contract_of_redis);
+
+mod restricted;
 
 /// Runs a test, unless there is no Redis.
 fn run<H: harness::Harness, F: Future<Output = ()>>(test: impl FnOnce(world::World<H>) -> F) {

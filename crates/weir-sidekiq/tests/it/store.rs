@@ -9,6 +9,7 @@ mod cutting_proxy;
 mod dead;
 mod fencing;
 mod hostile;
+mod limits;
 mod measured;
 mod node_reports;
 mod nodes;

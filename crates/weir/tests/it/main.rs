@@ -19,6 +19,7 @@ mod job_workers;
 mod jobs_in_redis;
 mod killed_workers;
 mod lifecycle;
+mod limits_in_redis;
 mod lock;
 mod move_jobs;
 mod nodes;

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use weir_config::Settings;
-use weir_sidekiq::store::{ServerCheck, check_server, cluster_acl_words, unchecked_server};
+use weir_sidekiq::store::{
+    NO_RESOURCES_IN_CLUSTER, ServerCheck, check_server, cluster_acl_words, unchecked_server,
+};
 
 use crate::output;
 
@@ -20,12 +22,15 @@ pub(super) fn check(settings: &Settings, offline: bool) -> anyhow::Result<Vec<Ch
     let servers =
         jobs.redis_shards.iter().map(|shard| &shard.endpoint).filter(|_| jobs.listen.is_some());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let check = |endpoint| CheckedRedis {
-        server: format!("{endpoint}"),
-        found: match offline {
+    let check = |endpoint| {
+        let mut found = match offline {
             true => unchecked_server(endpoint, &jobs.redis),
             false => runtime.block_on(check_server(endpoint, &jobs.redis)),
-        },
+        };
+        if found.is_split && !jobs.settings.resources.is_empty() {
+            found.problem.get_or_insert_with(|| NO_RESOURCES_IN_CLUSTER.to_owned());
+        }
+        CheckedRedis { server: format!("{endpoint}"), found }
     };
     Ok(servers.map(check).collect())
 }
@@ -36,7 +41,7 @@ impl CheckedRedis {
     }
 
     pub(super) fn print(&self) {
-        let (server, ServerCheck { acl_line, is_mode_known, problem }) =
+        let (server, ServerCheck { acl_line, is_mode_known, is_split: _, problem }) =
             (&self.server, &self.found);
         output::line(&format!("would keep jobs in Redis {server}; its user needs: {acl_line}"));
         if !is_mode_known {
@@ -49,7 +54,7 @@ impl CheckedRedis {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let ServerCheck { acl_line, is_mode_known: _, problem } = &self.found;
+        let ServerCheck { acl_line, is_mode_known: _, is_split: _, problem } = &self.found;
         json!({"server": self.server, "acl_line": acl_line, "problem": problem})
     }
 }

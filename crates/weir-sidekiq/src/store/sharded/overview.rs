@@ -39,6 +39,13 @@ impl ShardedCore {
             sum.pushed_total += counts.pushed_total;
             sum.age = sum.age.max(counts.age);
         }
+        let allocation = self.allocation.borrow();
+        for (name, queue) in &mut queues {
+            let most = allocation.of(name).concurrency;
+            let is_full = most.is_some_and(|most| queue.reserved >= u64::from(most));
+            // The limit holds for all shards together.
+            queue.blocked.concurrency = if is_full { queue.depth } else { 0 };
+        }
         let queues = queues.into_values().collect();
         Counts { queues, fetches_waiting: self.line.waiting() as u64, ..sum }
     }

@@ -47,6 +47,17 @@ impl Node {
         Self { store, metrics, registry, directory }
     }
 
+    /// Opens a node whose time the test moves, apart from its lease.
+    pub(crate) fn at(endpoint: &RedisEndpoint, clock: &Clock) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(endpoint, &directory, Duration::from_secs(600));
+        let settings = JobServerSettings::default();
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, &settings.limits);
+        let opened = RedisStore::open(&options, &settings, clock.clone(), metrics.clone());
+        Self { store: opened.unwrap(), metrics, registry, directory }
+    }
+
     /// What `/metrics` says of the node.
     pub(crate) fn scrape(&self) -> String {
         let mut text = String::new();
@@ -97,14 +108,15 @@ impl Node {
         }
     }
 
-    /// What is there for a worker within `wait`.
+    /// What is there for a worker of these queues within `wait`.
     pub(crate) async fn fetch(
         &self,
         worker: &str,
-        queue: &str,
+        queues: &str,
         wait: Duration,
     ) -> Option<Delivery> {
-        let (wid, queues) = (Wid::new(worker), [queue_name(queue)]);
+        let (wid, queues) = (Wid::new(worker), queues.split(' ').map(queue_name));
+        let queues: Vec<QueueName> = queues.collect();
         let request = FetchRequest { wid: Some(&wid), queues: &queues, max: BatchSize::ONE, wait };
         self.store.fetch(request).await.unwrap().pop()
     }
