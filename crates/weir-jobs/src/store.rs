@@ -432,10 +432,6 @@ const NO_BATCH: StoreError = StoreError::Unsupported(
     "BATCH is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
 );
 
-const NO_MOVE: StoreError = StoreError::Unsupported(
-    "moving jobs to another queue is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
-);
-
 const NO_CRON: StoreError = StoreError::Unsupported(
     "jobs.cron is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
 );
@@ -639,13 +635,11 @@ pub trait Store: 'static {
     /// number of jobs moved.
     async fn move_to(
         &self,
-        _place: &JobLocation,
-        _keys: &[EntryKey],
-        _queue: &QueueName,
-        _paused: bool,
-    ) -> Result<u64, StoreError> {
-        Err(NO_MOVE)
-    }
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError>;
 
     /// Returns a page of the jobs of a queue or set.
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError>;

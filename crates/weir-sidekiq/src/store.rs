@@ -16,8 +16,8 @@
 //! - `limits`, `rate_reading`, `sleeping`: which queues may start jobs now.
 //! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
 //!   push becomes durable, and is stored once.
-//! - `ack`, `fail`, `vanish`, `act`, `moves`, `queues`: the other operations.
-//! - `entries`, `scan`, `find`, `overview`, `foreign`: what operators see.
+//! - `ack`, `fail`, `vanish`, `act`, `change_queue`, `moves`, `move_run`, `queues`: the other operations.
+//! - `entries`, `scan`, `listed`, `find`, `overview`, `foreign`: what operators see.
 //! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself.
 //! - `queue_names`: names of queues, as many as are read at most.
 //! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
@@ -33,6 +33,7 @@ mod ack;
 mod act;
 mod adopted;
 mod backtrace;
+mod change_queue;
 mod class_metrics;
 mod class_metrics_flush;
 mod cluster_figures;
@@ -55,10 +56,12 @@ mod limits;
 mod link;
 mod link_connection;
 mod link_state;
+mod listed;
 mod live_versions;
 mod members;
 mod memory_reading;
 mod metrics_layout;
+mod move_run;
 mod moves;
 mod names;
 mod nodes;

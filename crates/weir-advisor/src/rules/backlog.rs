@@ -100,6 +100,12 @@ fn is_forgotten(queue: &ObservedQueue) -> bool {
 
 fn paused(queue: &ObservedQueue) -> Finding {
     let subject = format!("queue {}", queue.name);
+    if let Some(name) = quarantine_of(&queue.name) {
+        let evidence = format!("{}; they are quarantined (weir jobs quarantine)", waiting(queue));
+        return Finding::new(NAME, Severity::Notice, subject, evidence)
+            .leads_to("Its jobs wait until they are taken back. If that is on purpose, leave them.")
+            .next(format!("weir jobs quarantine take-back {name}"));
+    }
     let evidence = format!("{}; it is paused (Sidekiq Pro)", waiting(queue));
     let unpause = format!("Sidekiq::Queue.new(\"{}\").unpause!", ruby(&queue.name));
     Finding::new(NAME, Severity::Notice, subject, evidence)
@@ -107,6 +113,13 @@ fn paused(queue: &ObservedQueue) -> Finding {
             "Its jobs wait until the queue is unpaused. If it was paused on purpose, leave it.",
         )
         .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
+}
+
+/// Returns the name of Weir's quarantine that has this queue, which is called `quarantine.NAME.QUEUE`.
+fn quarantine_of(queue: &str) -> Option<&str> {
+    let (name, _) = queue.strip_prefix("quarantine.")?.split_once('.')?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (!name.is_empty() && name.bytes().all(is_name)).then_some(name)
 }
 
 fn is_late(queue: &ObservedQueue) -> bool {
@@ -855,6 +868,13 @@ mod tests {
         assert_eq!(notice.evidence, expected);
         let expected = r#"bundle exec rails runner 'Sidekiq::Queue.new("push").unpause!'"#;
         assert_eq!(notice.next.as_deref(), Some(expected));
+        let mut apart = paused.clone();
+        apart.jobs.known_mut().queue_mut("push").name = "quarantine.poison.push".to_owned();
+        let notice = check(&apart).remove(0);
+        let expected =
+            "9,000 jobs wait, the oldest for 20 min; they are quarantined (weir jobs quarantine)";
+        assert_eq!(notice.evidence, expected);
+        assert_eq!(notice.next.as_deref(), Some("weir jobs quarantine take-back poison"));
         assert_eq!(ruby(r#"a"b\#{c}"#), r#"a\"b\\\#{c}"#);
         paused.jobs.known_mut().queue_mut("push").latency = Duration::from_secs(599);
         assert_eq!(check(&paused), []);

@@ -69,36 +69,6 @@ mod in_memory {
     use super::limits;
 }
 
-/// What only a store promises that moves jobs to other queues.
-mod moves_jobs {
-    use super::*;
-    macro_rules! promises {
-        ($define:ident: $harness:ty) => {
-            contract!($define: $harness, {
-                moving:
-                    jobs_move_to_the_end_of_another_queue,
-                    a_moved_job_fails_and_is_retried_in_its_new_queue,
-                    jobs_that_move_to_a_paused_queue_wait,
-                    a_move_changes_only_what_is_there,
-                    a_removed_queue_ends_with_its_last_job,
-                    a_move_frees_the_unique_lock;
-            });
-        };
-    }
-    promises!(memory: MemoryHarness);
-    promises!(embedded: EmbeddedHarness);
-    use super::moving;
-
-    mod after_a_crash {
-        use super::*;
-        contract!(embedded: EmbeddedHarness, {
-            moving:
-                moved_jobs_survive_a_crash;
-        });
-        use super::moving;
-    }
-}
-
 /// What only a store promises that obeys `custom` and runs batches.
 mod obeys_custom {
     use super::*;
@@ -116,6 +86,7 @@ mod obeys_custom {
                     a_lock_runs_out_and_passes_to_the_next_job,
                     the_lock_of_a_scheduled_job_lasts_from_its_time,
                     an_operator_frees_the_lock,
+                    a_move_frees_the_lock,
                     locks_are_limited,
                     an_imported_job_is_stored_whoever_holds_its_lock,
                     an_expired_job_is_dropped_when_it_would_be_fetched,
@@ -247,5 +218,5 @@ mod survives {
         };
     }
     promises_of_durable_stores!(contract_of_embedded);
-    use super::{batches, durable};
+    use super::{batches, durable, moving};
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
+use weir_jobs::quarantine;
 
 use crate::error::SidekiqError;
 use crate::job::JobSummary;
@@ -41,7 +42,8 @@ impl SnapshotReader<'_> {
             name: name.clone(),
             pushed: pushed.contains(name) || unlisted.contains(name),
             unlisted: unlisted.contains(name),
-            paused: paused.contains(name),
+            // Sidekiq has no part in a quarantine of Weir, which no process is to serve.
+            paused: paused.contains(name) || quarantine::parts(name).is_some(),
             ..QueueSample::default()
         });
         let mut queues: Vec<_> = queues.collect();

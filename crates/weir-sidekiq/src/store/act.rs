@@ -10,7 +10,7 @@ use weir_jobs::store::{Action, Selection, StoreError};
 use super::entries::RawEntry;
 use super::fail::note_left_over;
 use super::link_connection::LinkConnection;
-use super::moves::{MoveSource, MoveTarget, TextPair};
+use super::moves::{MoveSource, MoveTarget, MovedText};
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 
@@ -29,10 +29,7 @@ impl StoreCore {
         let acted = match what {
             Selection::All => self.act_on_all(&mut connection, place, action).await?,
             Selection::Entries(keys) => {
-                let mut entries = Vec::new();
-                for key in keys {
-                    entries.extend(self.entry(&mut connection, place, key).await?);
-                }
+                let entries = self.entries_of(&mut connection, place, keys).await?;
                 self.act_on_entries(&mut connection, place, entries, action).await?
             }
         };
@@ -92,10 +89,7 @@ impl StoreCore {
         entries: Vec<RawEntry>,
         action: Action,
     ) -> Result<u64, StoreError> {
-        let source = match place {
-            JobLocation::Queue(queue) => MoveSource::List(queue.clone()),
-            JobLocation::Set(set) => MoveSource::Set(*set),
-        };
+        let source = MoveSource::of(place);
         let target = match action {
             Action::Requeue => {
                 return Ok(self.requeue(connection, &source, entries, "").await?.moved);
@@ -103,11 +97,10 @@ impl StoreCore {
             Action::Kill => MoveTarget::Dead(self.now()),
             Action::Discard => MoveTarget::Nowhere,
         };
-        let pairs: Vec<_> =
-            entries.into_iter().map(|it| (it.payload.clone(), it.payload)).collect();
-        let moved = self.shift(connection, &source, &target, &pairs, "").await?.moved;
+        let texts: Vec<_> = entries.into_iter().map(MovedText::unchanged).collect();
+        let moved = self.shift(connection, &source, &target, &texts, "").await?.moved;
         if action == Action::Kill {
-            note_left_over(self.forget_kills_of(connection, place, &pairs).await);
+            note_left_over(self.forget_kills_of(connection, place, &texts).await);
         }
         Ok(moved)
     }
@@ -117,20 +110,9 @@ impl StoreCore {
         &self,
         connection: &LinkConnection,
         place: &JobLocation,
-        pairs: &[TextPair],
+        texts: &[MovedText],
     ) -> Result<(), StoreError> {
-        let mut by_queue: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (payload, _) in pairs {
-            let Ok(text) = StoredText::parse(payload, usize::MAX) else { continue };
-            let queue = match place {
-                JobLocation::Queue(queue) => Some(queue.to_string()),
-                JobLocation::Set(_) => text.string("queue"),
-            };
-            if let Some(queue) = queue {
-                by_queue.entry(queue).or_default().push(text.jid);
-            }
-        }
-        for (queue, jids) in by_queue {
+        for (queue, jids) in jids_by_queue(place, texts) {
             let jids: Vec<&str> = jids.iter().map(String::as_str).collect();
             self.forget_kills(connection.clone(), &queue, &jids).await?;
         }
@@ -164,37 +146,51 @@ impl StoreCore {
         place: &JobLocation,
         count: usize,
     ) -> Result<Vec<RawEntry>, StoreError> {
-        let last = isize::try_from(count).unwrap_or(isize::MAX);
         match place {
-            JobLocation::Queue(queue) => {
-                let range = connection.lrange(self.keys.list(queue.as_str()), -last, -1).await;
-                let payloads: Vec<Vec<u8>> = range.map_err(|error| self.link.failed(&error))?;
-                let entry = |payload| RawEntry { payload, at: None };
-                Ok(payloads.into_iter().rev().map(entry).collect())
-            }
+            JobLocation::Queue(queue) => self.list_range(connection, queue, 0, count).await,
             JobLocation::Set(set) => {
-                let range = connection.zrange_withscores(self.set_key(*set), 0, last - 1).await;
+                let last = isize::try_from(count).unwrap_or(isize::MAX) - 1;
+                let range = connection.zrange_withscores(self.set_key(*set), 0, last).await;
                 Ok(RawEntry::with_scores(range.map_err(|error| self.link.failed(&error))?))
             }
         }
     }
 
-    /// Returns the entry that `key` identifies.
-    async fn entry(
+    /// Returns the entries that `keys` identify, in the order of the keys.
+    pub(super) async fn entries_of(
         &self,
         connection: &mut LinkConnection,
         place: &JobLocation,
-        key: &EntryKey,
-    ) -> Result<Option<RawEntry>, StoreError> {
-        let found = match place {
-            JobLocation::Queue(queue) => {
-                self.find_entry(connection, queue, key).await?.map(|(_, entry)| entry)
-            }
-            JobLocation::Set(set) => {
-                let entries = self.entries_at(connection, *set, key.order).await?;
-                entries.into_iter().find(|entry| entry.key() == *key)
-            }
+        keys: &[EntryKey],
+    ) -> Result<Vec<RawEntry>, StoreError> {
+        let set = match place {
+            JobLocation::Queue(queue) => return self.listed_entries(connection, queue, keys).await,
+            JobLocation::Set(set) => *set,
         };
+        let mut found = Vec::new();
+        for key in keys {
+            let entries = self.entries_at(connection, set, key.order).await?;
+            found.extend(entries.into_iter().find(|entry| entry.key() == *key));
+        }
         Ok(found)
     }
+}
+
+/// Returns the jids of jobs of `place` by the queues that count how often they have killed their workers.
+pub(super) fn jids_by_queue(
+    place: &JobLocation,
+    texts: &[MovedText],
+) -> BTreeMap<String, Vec<String>> {
+    let mut by_queue: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for text in texts {
+        let Ok(text) = StoredText::parse(&text.old, usize::MAX) else { continue };
+        let queue = match place {
+            JobLocation::Queue(queue) => Some(queue.to_string()),
+            JobLocation::Set(_) => text.string("queue"),
+        };
+        if let Some(queue) = queue {
+            by_queue.entry(queue).or_default().push(text.jid);
+        }
+    }
+    by_queue
 }

@@ -18,6 +18,8 @@ pub(super) struct RawEntry {
     pub(super) payload: Vec<u8>,
     /// The score of an entry of a set.
     pub(super) at: Option<Timestamp>,
+    /// Where an entry of a list was read, counted from the end that is served first. Not known: 0.
+    pub(super) position: usize,
 }
 
 impl RawEntry {
@@ -25,9 +27,14 @@ impl RawEntry {
     pub(super) fn with_scores(reply: Vec<(Vec<u8>, String)>) -> Vec<Self> {
         let entry = |(payload, score): (Vec<u8>, String)| {
             let at = seconds::of_value(&score).unwrap_or_default();
-            Self { payload, at: Some(at) }
+            Self { payload, at: Some(at), position: 0 }
         };
         reply.into_iter().map(entry).collect()
+    }
+
+    /// An entry of a list.
+    pub(super) const fn listed(payload: Vec<u8>, position: usize) -> Self {
+        Self { payload, at: None, position }
     }
 
     /// Returns whether a worker could run it.

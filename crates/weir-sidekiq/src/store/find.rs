@@ -114,7 +114,7 @@ struct PlaceSearch {
 
 fn reserved_job(job: &Reservation) -> StoredJob {
     let state = JobState::Reserved { wid: job.wid.clone(), expires_at: job.expires_at };
-    let entry = RawEntry { payload: job.payload.clone(), at: None };
+    let entry = RawEntry::listed(job.payload.clone(), 0);
     let limits = JobServerLimits::default();
     StoredJob { at: job.since, ..entry.job(state, Some(&job.queue), &limits) }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weir_base::clock::Timestamp;
-use weir_jobs::model::{QueueName, SetName};
+use weir_jobs::model::{JobLocation, QueueName, SetName};
 use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
+use super::move_run::{MoveRun, NearPositions};
 use super::seconds;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
@@ -33,8 +34,31 @@ pub(super) enum MoveTarget {
     Nowhere,
 }
 
+impl MoveSource {
+    pub(super) fn of(place: &JobLocation) -> Self {
+        match place {
+            JobLocation::Queue(queue) => Self::List(queue.clone()),
+            JobLocation::Set(set) => Self::Set(*set),
+        }
+    }
+}
+
 /// A job's text and its new text.
-pub(super) type TextPair = (Vec<u8>, Vec<u8>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MovedText {
+    pub(super) old: Vec<u8>,
+    pub(super) new: Vec<u8>,
+    /// Where it was read, as [`RawEntry::position`].
+    pub(super) position: usize,
+}
+
+impl MovedText {
+    /// A job that moves as it is.
+    pub(super) fn unchanged(entry: RawEntry) -> Self {
+        let RawEntry { payload, position, .. } = entry;
+        Self { old: payload.clone(), new: payload, position }
+    }
+}
 
 /// A job was moved, or it stays because its target can't take it. Other outcomes: it is gone.
 const MOVED: i8 = 1;
@@ -47,12 +71,28 @@ pub(super) struct Shifted {
     pub(super) moved: u64,
     /// Jobs that stay where they are, because the key of their target is of another type.
     pub(super) rejected: Vec<Vec<u8>>,
+    /// Where those that were moved had been read.
+    pub(super) positions: Vec<usize>,
 }
 
 impl Shifted {
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.moved += other.moved;
         self.rejected.extend(other.rejected);
+        self.positions.extend(other.positions);
+    }
+
+    /// Returns the outcome for `texts`. Each is moved, or is gone.
+    fn of(texts: &[MovedText], is_moved: impl Iterator<Item = bool>) -> Self {
+        let moved = texts.iter().zip(is_moved).filter(|(_, is_moved)| *is_moved);
+        let positions: Vec<usize> = moved.map(|(text, _)| text.position).collect();
+        Self { moved: positions.len() as u64, rejected: Vec::new(), positions }
+    }
+
+    /// Returns the outcome if all stay.
+    fn rejected(texts: &[MovedText]) -> Self {
+        let rejected = texts.iter().map(|text| text.old.clone()).collect();
+        Self { rejected, ..Self::default() }
     }
 }
 
@@ -67,14 +107,15 @@ impl StoreCore {
         token: &str,
     ) -> Result<Shifted, StoreError> {
         let mut moved = Shifted::default();
-        let mut queues: BTreeMap<String, Vec<TextPair>> = BTreeMap::new();
+        let mut queues: BTreeMap<String, Vec<MovedText>> = BTreeMap::new();
         for entry in entries {
-            let Some((queue, text)) = self.enqueued_text(source, &entry) else { continue };
-            queues.entry(queue).or_default().push((entry.payload, text));
+            let Some((queue, new)) = self.enqueued_text(source, &entry) else { continue };
+            let text = MovedText { old: entry.payload, new, position: entry.position };
+            queues.entry(queue).or_default().push(text);
         }
-        for (queue, pairs) in queues {
+        for (queue, texts) in queues {
             let target = MoveTarget::List(queue);
-            moved.add(self.shift(connection, source, &target, &pairs, token).await?);
+            moved.add(self.shift(connection, source, &target, &texts, token).await?);
         }
         Ok(moved)
     }
@@ -91,25 +132,50 @@ impl StoreCore {
         Some((queue, translate::enqueued(&text, self.next_order())))
     }
 
-    /// Moves the jobs that are still there, in one step. With a `token`, only while its lease is
-    /// alive; otherwise returns an error.
+    /// Moves the jobs that are still there, in steps that keep other commands waiting for a bounded time. With a
+    /// `token`, only while its lease is alive; otherwise returns an error.
     pub(super) async fn shift(
         &self,
         connection: &mut LinkConnection,
         source: &MoveSource,
         target: &MoveTarget,
-        pairs: &[TextPair],
+        texts: &[MovedText],
         token: &str,
     ) -> Result<Shifted, StoreError> {
-        if pairs.is_empty() {
-            return Ok(Shifted::default());
+        let mut shifted = Shifted::default();
+        for run in MoveRun::split(texts) {
+            let near = match source {
+                MoveSource::List(_) => Some(run.near(&shifted.positions)),
+                MoveSource::Set(_) => None,
+            };
+            let near = near.as_ref();
+            let step = self.shift_step(connection, source, target, run.texts, near, token);
+            shifted.add(step.await?);
         }
+        if let MoveSource::List(queue) = source
+            && let Some(page) = self.page_end.borrow_mut().as_mut()
+            && page.queue == *queue
+        {
+            page.note_left(&shifted.positions);
+        }
+        Ok(shifted)
+    }
+
+    async fn shift_step(
+        &self,
+        connection: &mut LinkConnection,
+        source: &MoveSource,
+        target: &MoveTarget,
+        texts: &[MovedText],
+        near: Option<&NearPositions>,
+        token: &str,
+    ) -> Result<Shifted, StoreError> {
         let (from, kind) = match source {
             MoveSource::List(queue) => (self.keys.list(queue.as_str()), "list"),
             MoveSource::Set(set) => (self.set_key(*set), "set"),
         };
         if let Some(target) = self.transfer_target(&from, target) {
-            return self.shift_between_slots(connection, source, &target, pairs, token).await;
+            return self.shift_between_slots(connection, source, &target, texts, near, token).await;
         }
         let mut invocation = self.scripts.shift.key(&from);
         let lease = self.lease_key(&from);
@@ -121,23 +187,26 @@ impl StoreCore {
         invocation.key(to).key(lease);
         self.add_queues_key(&mut invocation);
         invocation.arg(kind).arg(target).arg(argument).arg(token);
-        for (old, new) in pairs {
-            invocation.arg(old).arg(new);
+        if let Some(near) = near {
+            near.add_to(&mut invocation);
+        }
+        for text in texts {
+            invocation.arg(&text.old).arg(&text.new);
         }
         let moved: Result<Vec<i8>, _> = invocation.invoke_async(connection).await;
         let moved = moved.map_err(|error| self.link.failed(&error))?;
         if moved.is_empty() {
             return Err(self.lose_lease(token));
         }
-        let count = |outcome| moved.iter().filter(|it| **it == outcome).count() as u64;
-        let stay = pairs.iter().zip(&moved).filter(|(_, outcome)| **outcome == STAYS);
-        let rejected = stay.map(|((old, _), _)| old.clone()).collect();
+        if moved.contains(&STAYS) {
+            return Ok(Shifted::rejected(texts));
+        }
         if let MoveSource::List(queue) = source
             && target == "list"
         {
             self.add_queues(connection, &[queue.as_str()]).await?;
         }
-        Ok(Shifted { moved: count(MOVED), rejected })
+        Ok(Shifted::of(texts, moved.into_iter().map(|outcome| outcome == MOVED)))
     }
 
     /// Returns the target of a move that needs a step on each of two slots.
@@ -159,16 +228,17 @@ impl StoreCore {
         connection: &mut LinkConnection,
         source: &MoveSource,
         target: &TransferTarget,
-        pairs: &[TextPair],
+        texts: &[MovedText],
+        near: Option<&NearPositions>,
         token: &str,
     ) -> Result<Shifted, StoreError> {
         let key = match source {
             MoveSource::List(queue) => self.keys.list(queue.as_str()),
             MoveSource::Set(set) => self.set_key(*set),
         };
-        let from = match source {
-            MoveSource::List(_) => TransferSource::List(&key),
-            MoveSource::Set(_) => TransferSource::Set(&key),
+        let from = match near {
+            Some(near) => TransferSource::List { key: &key, near },
+            None => TransferSource::Set(&key),
         };
         if let MoveSource::Set(set) = source
             && !token.is_empty()
@@ -176,16 +246,10 @@ impl StoreCore {
             self.take_set_lease(connection, *set).await?;
         }
         let by = Settlement { victim: "", token };
-        let jobs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(old, new)| (&**old, &**new)).collect();
+        let jobs: Vec<(&[u8], &[u8])> = texts.iter().map(|it| (&*it.old, &*it.new)).collect();
         match self.transfer(connection, from, target, by, &jobs).await? {
-            TransferOutcome::Left(left) => {
-                let moved = left.into_iter().filter(|left| *left).count() as u64;
-                Ok(Shifted { moved, rejected: Vec::new() })
-            }
-            TransferOutcome::Rejected => {
-                let rejected = pairs.iter().map(|(old, _)| old.clone()).collect();
-                Ok(Shifted { moved: 0, rejected })
-            }
+            TransferOutcome::Left(left) => Ok(Shifted::of(texts, left.into_iter())),
+            TransferOutcome::Rejected => Ok(Shifted::rejected(texts)),
             TransferOutcome::LeaseOver => Err(self.lose_lease_at(&key, token)),
         }
     }

@@ -4,7 +4,8 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
 use weir_jobs::metrics::{JobsMetrics, StoreOperation};
 use weir_jobs::model::{
-    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective, WorkerEnd,
+    Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+    WorkerEnd,
 };
 use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
@@ -151,6 +152,16 @@ impl Store for RedisStore {
         action: Action,
     ) -> Result<u64, StoreError> {
         self.timed(StoreOperation::Act, self.core.act(place, what, action)).await
+    }
+
+    async fn move_to(
+        &self,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError> {
+        self.timed(StoreOperation::Act, self.core.move_to(place, keys, queue, paused)).await
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {

@@ -1,13 +1,49 @@
-//! Where a page of a list ended, so that the walk goes on there without a search.
+//! Where the last page of a list is, so that the walk goes on there without a search, and so that its jobs
+//! are found where they were read.
 
 use weir_jobs::model::{EntryKey, QueueName};
 
-/// The end of the last page.
+/// The last page. Its positions count from the end that is served first.
 #[derive(Debug)]
 pub(super) struct PageEnd {
     pub(super) queue: QueueName,
+    /// Of the last entry, which may leave the list.
     pub(super) key: EntryKey,
+    /// Of the first entry behind it.
+    pub(super) next_key: EntryKey,
     pub(super) newest_first: bool,
-    /// Behind the key, in the direction of the walk. It counts from the end that is served first.
+    /// Where the page began.
+    pub(super) began: usize,
+    /// Behind the key, in the direction of the walk.
     pub(super) position: usize,
+}
+
+impl PageEnd {
+    /// Adapts the positions after entries left the list. `positions`: where they were.
+    pub(super) fn note_left(&mut self, positions: &[usize]) {
+        let before = |end: usize| positions.iter().filter(|position| **position < end).count();
+        (self.began, self.position) =
+            (self.began - before(self.began), self.position - before(self.position));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_jobs::settings::JobServerLimits;
+
+    use super::*;
+
+    #[test]
+    fn a_page_ends_nearer_after_jobs_of_it_have_left() {
+        let mut end = PageEnd {
+            queue: QueueName::parse("q", &JobServerLimits::default()).unwrap(),
+            key: EntryKey { order: 1, jid: "a".into() },
+            next_key: EntryKey { order: 2, jid: "b".into() },
+            newest_first: false,
+            began: 10,
+            position: 20,
+        };
+        end.note_left(&[3, 10, 19, 20]);
+        assert_eq!((end.began, end.position), (9, 17));
+    }
 }

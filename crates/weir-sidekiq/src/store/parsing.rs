@@ -56,7 +56,7 @@ pub fn unknown_members(bytes: &[u8]) -> Option<Vec<(String, String)>> {
 /// Parses an entry of a list or a set as the console shows it. Returns the JSON that is shown.
 #[must_use]
 pub fn shown(bytes: &[u8]) -> Vec<u8> {
-    let entry = RawEntry { payload: bytes.to_vec(), at: None };
+    let entry = RawEntry::listed(bytes.to_vec(), 0);
     let limits = JobServerLimits::default();
     let queue = QueueName::parse("q", &limits).ok();
     entry.job(weir_jobs::store::JobState::Enqueued, queue.as_ref(), &limits).json

@@ -17,7 +17,7 @@ use super::settings::RedisStoreSettings;
 /// All commands of the store and of its scripts, as ACL rules name them, in the order in which they
 /// are tried. Nothing is left behind. `MULTI` and `EXEC` are last: where `EXEC` is denied, the
 /// connection is of no use afterwards.
-const COMMANDS: [CommandTrial; 46] = [
+const COMMANDS: [CommandTrial; 47] = [
     ("time", TrialKey::None, &[]),
     ("info", TrialKey::None, &["memory"]),
     ("set", TrialKey::Text, &["1"]),
@@ -32,6 +32,7 @@ const COMMANDS: [CommandTrial; 46] = [
     ("llen", TrialKey::List, &[]),
     ("lindex", TrialKey::List, &["0"]),
     ("lrange", TrialKey::List, &["0", "0"]),
+    ("lset", TrialKey::List, &["0", "x"]),
     ("lrem", TrialKey::List, &["0", "x"]),
     ("lpop", TrialKey::List, &[]),
     ("rpop", TrialKey::List, &[]),

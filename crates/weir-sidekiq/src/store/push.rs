@@ -37,7 +37,8 @@ impl StoreCore {
         if jobs.is_empty() {
             return Ok(());
         }
-        self.make_room_for_queues(&mut connection, jobs).await?;
+        let names = jobs.iter().map(|(job, _)| job.queue).collect();
+        self.make_room_for_queues(&mut connection, &names).await?;
         if self.is_split() {
             return self.push_by_target(&connection, jobs, memory).await;
         }
@@ -136,12 +137,11 @@ impl StoreCore {
     }
 
     /// Returns an error if new queues would exceed `queues_max`.
-    async fn make_room_for_queues(
+    pub(super) async fn make_room_for_queues(
         &self,
         connection: &mut LinkConnection,
-        jobs: &[PlacedJob<'_>],
+        names: &BTreeSet<&str>,
     ) -> Result<(), StoreError> {
-        let names: BTreeSet<&str> = jobs.iter().map(|(job, _)| job.queue).collect();
         if names.iter().all(|name| self.state.borrow().known.contains(*name)) {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl StoreCore {
         if state.known.len() > max {
             state.known.clear();
         }
-        state.known.extend(names.into_iter().map(str::to_owned));
+        state.known.extend(names.iter().map(|name| (*name).to_owned()));
         Ok(())
     }
 }

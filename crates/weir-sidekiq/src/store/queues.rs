@@ -33,6 +33,24 @@ impl StoreCore {
         Ok(removed)
     }
 
+    /// Pauses or resumes queues, those included that do not exist yet.
+    pub(super) async fn set_paused(
+        self: &Rc<Self>,
+        queues: &[QueueName],
+        is_paused: bool,
+    ) -> Result<(), StoreError> {
+        let mut connection = self.ready().await?;
+        for queue in queues {
+            let control = self.keys.control(queue.as_str());
+            let set: Result<(), _> = match is_paused {
+                true => connection.hset(control, "paused", 1).await,
+                false => connection.hdel(control, "paused").await,
+            };
+            set.map_err(|error| self.link.failed(&error))?;
+        }
+        Ok(())
+    }
+
     async fn act_on_queue(
         &self,
         connection: &mut LinkConnection,

@@ -67,7 +67,7 @@ impl StoreCore {
         }
         let reply: Result<Vec<Option<Vec<u8>>>, _> = pipeline.query_async(connection).await;
         let payloads = reply.map_err(|error| self.link.failed(&error))?.into_iter().flatten();
-        Ok(payloads.map(|payload| RawEntry { payload, at: None }).collect())
+        Ok(payloads.map(|payload| RawEntry::listed(payload, 0)).collect())
     }
 
     async fn set_at(

@@ -1,7 +1,7 @@
 //! Pages of queues and sets.
 //!
 //! A list has no index by key. A walk remembers the position at which its last page ended, and goes on
-//! there if the list still has the key at that position. Otherwise the position is found by the time
+//! there if the list still has the job there that followed. Otherwise the position is found by the time
 //! of enqueueing: a binary search, for jobs enter at one end in the order of time, and a walk through
 //! those of about the same time. If jobs leave the list during a walk, producers whose clocks differ
 //! may then make a page show a job again.
@@ -20,9 +20,9 @@ use super::seconds;
 use super::store_core::StoreCore;
 
 /// Jobs around the position of a key among which it is searched.
-const WINDOW_JOBS: usize = 1_000;
+pub(super) const WINDOW_JOBS: usize = 1_000;
 /// Entries with one score, or one time of enqueueing, that a page can step over.
-const TIES_MAX: usize = 10_000;
+pub(super) const TIES_MAX: usize = 10_000;
 
 impl StoreCore {
     pub(super) async fn scan(
@@ -45,10 +45,11 @@ impl StoreCore {
             JobLocation::Set(set) => (JobState::In(*set), None),
         };
         let mut page = ScanPage::default();
-        let mut last = None;
+        let (mut last, mut follower) = (None, None);
         for entry in &entries {
             if page.scanned + 1 >= count || page.jobs.len() >= request.limit {
                 page.next = last;
+                follower = Some(entry.key());
                 break;
             }
             let job = entry.job(state.clone(), queue, &self.limits);
@@ -58,16 +59,24 @@ impl StoreCore {
                 page.jobs.push(job);
             }
         }
-        self.remember_page_end(request, from, &page);
+        self.remember_page_end(request, from, &page, follower);
         Ok(page)
     }
 
-    fn remember_page_end(&self, request: &ScanRequest, from: usize, page: &ScanPage) {
-        let (JobLocation::Queue(queue), Some(key)) = (&request.place, &page.next) else { return };
+    fn remember_page_end(
+        &self,
+        request: &ScanRequest,
+        from: usize,
+        page: &ScanPage,
+        follower: Option<EntryKey>,
+    ) {
+        let JobLocation::Queue(queue) = &request.place else { return };
+        let Some((key, next_key)) = page.next.clone().zip(follower) else { return };
         let newest_first = request.newest_first;
         let position =
             if newest_first { from.saturating_sub(page.scanned) } else { from + page.scanned };
-        let end = PageEnd { queue: queue.clone(), key: key.clone(), newest_first, position };
+        let (queue, began) = (queue.clone(), from);
+        let end = PageEnd { queue, key, next_key, newest_first, began, position };
         *self.page_end.borrow_mut() = Some(end);
     }
 
@@ -112,8 +121,8 @@ impl StoreCore {
         let list = self.keys.list(queue.as_str());
         let range = connection.lrange(list, index(end - 1), index(start)).await;
         let payloads: Vec<Vec<u8>> = range.map_err(|error| self.link.failed(&error))?;
-        let entry = |payload| RawEntry { payload, at: None };
-        Ok(payloads.into_iter().rev().map(entry).collect())
+        let entries = payloads.into_iter().rev().zip(start..);
+        Ok(entries.map(|(payload, position)| RawEntry::listed(payload, position)).collect())
     }
 
     /// Returns the position behind `key` in the direction of a walk: of the first entry to list, or
@@ -136,7 +145,7 @@ impl StoreCore {
         })
     }
 
-    /// Returns the position at which the last page ended, if that was behind `key` and the key is
+    /// Returns the position at which the last page ended, if that was behind `key` and the job that followed is
     /// still there.
     async fn remembered(
         &self,
@@ -145,17 +154,17 @@ impl StoreCore {
         key: &EntryKey,
         newest_first: bool,
     ) -> Result<Option<usize>, StoreError> {
-        let position = match &*self.page_end.borrow() {
+        let (position, next_key) = match &*self.page_end.borrow() {
             Some(end)
                 if end.queue == *queue && end.key == *key && end.newest_first == newest_first =>
             {
-                end.position
+                (end.position, end.next_key.clone())
             }
             _ => return Ok(None),
         };
-        let index = if newest_first { position } else { position.saturating_sub(1) };
+        let index = if newest_first { position.saturating_sub(1) } else { position };
         let entry = self.list_range(connection, queue, index, index + 1).await?;
-        let is_there = entry.first().is_some_and(|entry| entry.key() == *key);
+        let is_there = entry.first().is_some_and(|entry| entry.key() == next_key);
         Ok(is_there.then_some(position))
     }
 
@@ -183,7 +192,7 @@ impl StoreCore {
     }
 
     /// Returns the position of the first entry that was enqueued at `order` or later.
-    async fn first_from(
+    pub(super) async fn first_from(
         &self,
         connection: &mut LinkConnection,
         queue: &QueueName,

@@ -8,7 +8,7 @@ use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
-use super::moves::{MoveSource, MoveTarget};
+use super::moves::{MoveSource, MoveTarget, MovedText};
 use super::store_core::StoreCore;
 use super::vanish::ignore_lost;
 
@@ -92,10 +92,9 @@ impl StoreCore {
     ) -> Result<usize, StoreError> {
         let bytes_max = self.limits.line_bytes_max;
         let malformed = entries.iter().filter(|it| !it.is_job(bytes_max));
-        let pairs: Vec<_> =
-            malformed.map(|entry| (entry.payload.clone(), entry.payload.clone())).collect();
+        let texts: Vec<_> = malformed.cloned().map(MovedText::unchanged).collect();
         let dead = MoveTarget::Dead(self.now());
-        let shifted = self.shift(connection, &MoveSource::Set(set), &dead, &pairs, token).await?;
+        let shifted = self.shift(connection, &MoveSource::Set(set), &dead, &texts, token).await?;
         if shifted.moved > 0 {
             self.count_malformed(shifted.moved);
             tracing::warn!(
@@ -116,10 +115,10 @@ impl StoreCore {
         rejected: Vec<Vec<u8>>,
         token: &str,
     ) -> Result<usize, StoreError> {
-        let pairs: Vec<_> =
-            rejected.into_iter().map(|payload| (payload.clone(), payload)).collect();
+        let entries = rejected.into_iter().map(|payload| RawEntry::listed(payload, 0));
+        let texts: Vec<_> = entries.map(MovedText::unchanged).collect();
         let dead = MoveTarget::Dead(self.now());
-        let shifted = self.shift(connection, &MoveSource::Set(set), &dead, &pairs, token).await?;
+        let shifted = self.shift(connection, &MoveSource::Set(set), &dead, &texts, token).await?;
         if shifted.moved > 0 {
             tracing::warn!(
                 jobs = shifted.moved,

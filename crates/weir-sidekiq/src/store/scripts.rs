@@ -42,7 +42,10 @@ impl Default for StoreScripts {
             take: Script::new(include_str!("scripts/take.lua")),
             give_back: Script::new(include_str!("scripts/return.lua")),
             settle: Script::new(include_str!("scripts/settle.lua")),
-            shift: Script::new(include_str!("scripts/move.lua")),
+            shift: Script::new(concat!(
+                include_str!("scripts/near.lua"),
+                include_str!("scripts/move.lua")
+            )),
             due: Script::new(include_str!("scripts/due.lua")),
             lease: Script::new(include_str!("scripts/lease.lua")),
             epoch: Script::new(include_str!("scripts/epoch.lua")),
@@ -53,7 +56,10 @@ impl Default for StoreScripts {
             trim: Script::new(include_str!("scripts/trim.lua")),
             counts: Script::new(include_str!("scripts/counts.lua")),
             statistics: Script::new(include_str!("scripts/statistics.lua")),
-            leave: Script::new(include_str!("scripts/leave.lua")),
+            leave: Script::new(concat!(
+                include_str!("scripts/near.lua"),
+                include_str!("scripts/leave.lua")
+            )),
             arrive: Script::new(include_str!("scripts/arrive.lua")),
         }
     }

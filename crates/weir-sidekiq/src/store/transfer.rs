@@ -20,6 +20,7 @@ use weir_redis::slots::slot_of;
 
 use super::lease::lease_is_over;
 use super::link_connection::LinkConnection;
+use super::move_run::NearPositions;
 use super::owner::parse_field;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
@@ -39,7 +40,10 @@ pub(super) enum TransferSource<'a> {
         list: &'a str,
         reserved: &'a str,
     },
-    List(&'a str),
+    List {
+        key: &'a str,
+        near: &'a NearPositions,
+    },
     Set(&'a str),
 }
 
@@ -78,14 +82,14 @@ impl TransferSource<'_> {
     const fn key(&self) -> &str {
         match self {
             Self::Reserved { list, .. } => list,
-            Self::List(key) | Self::Set(key) => key,
+            Self::List { key, .. } | Self::Set(key) => key,
         }
     }
 
     const fn kind(&self) -> &'static str {
         match self {
             Self::Reserved { .. } => "reserved",
-            Self::List(_) => "list",
+            Self::List { .. } => "list",
             Self::Set(_) => "set",
         }
     }
@@ -129,10 +133,15 @@ impl StoreCore {
         let key = source.key();
         let mut invocation = match source {
             TransferSource::Reserved { reserved, .. } => self.scripts.leave.key(reserved),
-            TransferSource::List(key) | TransferSource::Set(key) => self.scripts.leave.key(key),
+            TransferSource::List { key, .. } | TransferSource::Set(key) => {
+                self.scripts.leave.key(key)
+            }
         };
         invocation.key(self.keys.leaving(key)).key(self.lease_key(key));
         invocation.arg(source.kind()).arg(by.victim).arg(by.token).arg(target.to_line());
+        if let TransferSource::List { near, .. } = source {
+            near.add_to(&mut invocation);
+        }
         for (id, (job, text)) in moves.ids.iter().zip(jobs) {
             invocation.arg(id).arg(*job).arg(*text);
         }

@@ -47,6 +47,16 @@ pub(super) fn enqueued(job: &StoredText<'_>, now: Timestamp) -> Vec<u8> {
     members::write(job.text, &job.members, edit, &[enqueued_at_member(now)])
 }
 
+/// Returns the text of a stored job that enters another queue now.
+pub(super) fn in_queue(job: &StoredText<'_>, queue: &str, now: Timestamp) -> Vec<u8> {
+    let edit = |member: &RawMember<'_>| match &*member.name {
+        "at" | "enqueued_at" | "queue" => MemberEdit::Drop,
+        _ => MemberEdit::Keep,
+    };
+    let added = [format!("\"queue\":\"{queue}\""), enqueued_at_member(now)];
+    members::write(job.text, &job.members, edit, &added)
+}
+
 /// Returns the text of a stored job that failed, as Sidekiq writes it to the retry set.
 pub(super) fn failed(job: &StoredText<'_>, failure: &FailureState) -> Vec<u8> {
     let first = job.value(names::FAILED_AT).filter(|_| failure.retry_count > 0);

@@ -157,6 +157,33 @@ impl StoreCore {
         Ok(known.collect())
     }
 
+    /// Makes known in another queue how often jobs have killed their workers, where each queue has counts of its
+    /// own. Those of the first queue are forgotten with age.
+    pub(super) async fn copy_kills(
+        &self,
+        connection: &mut LinkConnection,
+        from: &str,
+        to: &str,
+        jids: &[String],
+    ) -> Result<(), StoreError> {
+        if self.kills_key(from) == self.kills_key(to) {
+            return Ok(());
+        }
+        let jids = jids.iter().map(String::as_str);
+        let counts = self.kill_counts(connection, from, jids).await?;
+        let text =
+            |kills: WorkerKills| format!("{} {}", kills.times, kills.since.as_millis() / 1_000);
+        let counts: Vec<(String, String)> =
+            counts.into_iter().map(|(jid, kills)| (jid.into(), text(kills))).collect();
+        if counts.is_empty() {
+            return Ok(());
+        }
+        match connection.hset_multiple(self.kills_key(to), &counts).await {
+            Err(error) if error.code() == Some("WRONGTYPE") => Ok(()),
+            copied => copied.map_err(|error| self.link.failed(&error)),
+        }
+    }
+
     /// Forgets how often jobs of a queue have killed their workers, because they are dead.
     pub(super) async fn forget_kills(
         &self,

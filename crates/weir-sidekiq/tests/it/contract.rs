@@ -27,6 +27,8 @@ mod durable;
 mod fair;
 #[path = "../../../weir-jobs/tests/it/contract/job_types.rs"]
 mod job_types;
+#[path = "../../../weir-jobs/tests/it/contract/moving.rs"]
+mod moving;
 #[path = "../../../weir-jobs/tests/it/contract/order.rs"]
 mod order;
 #[path = "../../../weir-jobs/tests/it/contract/queues.rs"]

@@ -11,6 +11,7 @@ mod fencing;
 mod hostile;
 mod limits;
 mod measured;
+mod moving;
 mod node_reports;
 mod nodes;
 mod odd_keys;

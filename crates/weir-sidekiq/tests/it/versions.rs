@@ -17,7 +17,7 @@ const GHOST: &str = "web:9:0123456789ae";
 fn fill(redis: &RedisServer) {
     redis.run(&[
         &["SADD", "processes", SIX, SEVEN, EIGHT, GHOST],
-        &["SADD", "queues", "pull", "mailers", "empty"],
+        &["SADD", "queues", "pull", "mailers", "empty", "quarantine.x.pull"],
         &["SADD", "paused", "mailers"],
         // 6.4: order only, seconds, `:workers`, payload as text.
         &["HSET", SIX, "busy", "1", "beat", "1763792000.25", "rtt_us", "150", "quiet", "true",
@@ -98,7 +98,10 @@ async fn queues_say_who_named_them_and_how_old_they_are() {
     let snapshot = redis.sample(SampleScope::Everything, &SampleLimits::default()).await;
     let names: Vec<_> =
         snapshot.queues.as_ref().unwrap().iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(names, ["a", "empty", "mailer", "mailers", "one", "pull", "push"]);
+    assert_eq!(
+        names,
+        ["a", "empty", "mailer", "mailers", "one", "pull", "push", "quarantine.x.pull"]
+    );
 
     let pull = queue(&snapshot, "pull");
     assert_eq!((pull.length, pull.pushed, pull.paused), (2, true, false));
@@ -108,6 +111,7 @@ async fn queues_say_who_named_them_and_how_old_they_are() {
     // The misspelt name is a process's own; jobs wait under the real one.
     assert!(!queue(&snapshot, "mailer").pushed);
     assert!(queue(&snapshot, "mailers").paused);
+    assert!(queue(&snapshot, "quarantine.x.pull").paused, "by Weir");
     assert_eq!(queue(&snapshot, "empty").length, 0);
 }
 

@@ -115,6 +115,50 @@ fn only_jobs_that_wait_in_redis_count_for_the_limit() {
 }
 
 #[test]
+fn jobs_of_a_sidekiq_are_quarantined_taken_back_and_moved() {
+    let Some(redis) = RedisServer::start() else { return };
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}\n\
+         [console]\nlisten = \"off\"\n",
+        redis.port
+    ));
+    redis.run(&[&["SADD", "queues", "default"], &["LPUSH", "queue:default", OF_SIDEKIQ]]);
+    let weir = site.start();
+    let mut client = Client::connect(weir.jobs());
+    let later = r#"{"jid":"it-job-0002","jobtype":"Hello","args":[],"queue":"mail","at":"2090-01-01T00:00:00Z"}"#;
+    assert_eq!(client.run_command(&format!("PUSH {later}")), "+OK");
+    for place in ["default", "scheduled"] {
+        let done = weir.site.ok(&["jobs", "quarantine", "add", "poison", "--from", place]);
+        assert_eq!(done, "1 job quarantined as poison\n");
+    }
+    weir.site.ok(&["jobs", "resume", "--all"]);
+    for queues in ["*", "quarantine.poison.default quarantine.poison.mail"] {
+        assert_eq!(client.run_command(&format!("FETCH {queues}")), "nil", "they are paused");
+    }
+    let list = weir.site.ok(&["jobs", "quarantine", "list", "--json"]);
+    let row =
+        |queue: &str| serde_json::json!({"name":"poison","queue":queue,"jobs":1,"paused":true});
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    assert_eq!(list, serde_json::json!([row("default"), row("mail")]));
+    let exported = weir.site.ok(&["jobs", "export", "--output", "-"]);
+    for place in ["queue:quarantine.poison.default", "queue:quarantine.poison.mail"] {
+        assert!(exported.contains(place), "{exported}");
+    }
+    let back = weir.site.ok(&["jobs", "quarantine", "take-back", "poison"]);
+    assert_eq!(back, "2 jobs taken back from poison\n");
+    let moved = weir.site.ok(&["jobs", "move", "--from", "default", "--to", "bulk"]);
+    assert_eq!(moved, "1 job moved to bulk\n");
+    for (queue, jid) in [("bulk", "it-job-ruby1"), ("mail", "it-job-0002")] {
+        let fetched = client.run_command(&format!("FETCH {queue}"));
+        assert!(fetched.contains(jid), "{fetched}");
+        assert!(fetched.contains(&format!(r#""queue":"{queue}""#)), "{fetched}");
+        assert_eq!(client.run_command(&format!(r#"ACK {{"jid":"{jid}"}}"#)), "+OK");
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn check_names_what_the_redis_may_lose() {
     let Some(redis) = RedisServer::start() else { return };
     let (site, port) = (Site::new(""), redis.port);

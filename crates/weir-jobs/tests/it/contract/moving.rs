@@ -1,11 +1,10 @@
 //! Moving jobs to another queue.
 
-use weir_jobs::model::{EntryKey, QueueName};
-use weir_jobs::settings::JobServerLimits;
-use weir_jobs::store::{Action, QueueAction, Store, StoreError};
+use weir_jobs::model::{EntryKey, QueueName, Wid, WorkerEnd};
+use weir_jobs::store::{Action, Filter, QueueAction, ScanRequest, Store, StoreError, StoredJob};
 
 use super::harness::{Durable, Harness};
-use super::world::{World, place, seconds};
+use super::world::{World, place, queue_name, seconds};
 
 async fn moved<H: Harness>(
     world: &World<H>,
@@ -18,8 +17,17 @@ async fn moved<H: Harness>(
     for jid in jids.split_whitespace() {
         keys.push(world.key(from, jid).await);
     }
-    let to = QueueName::parse(to, &JobServerLimits::default()).unwrap();
-    world.store().move_to(&place(from), &keys, &to, paused).await
+    move_keys(world, from, &keys, to, paused).await
+}
+
+async fn move_keys<H: Harness>(
+    world: &World<H>,
+    from: &str,
+    keys: &[EntryKey],
+    to: &str,
+    paused: bool,
+) -> Result<u64, StoreError> {
+    world.store().move_to(&place(from), keys, &queue_name(to), paused).await
 }
 
 pub(crate) async fn jobs_move_to_the_end_of_another_queue<H: Harness>(world: World<H>) {
@@ -67,10 +75,80 @@ pub(crate) async fn a_move_changes_only_what_is_there<H: Harness>(world: World<H
     let key = world.key("queue:default", "job-00001").await;
     let gone = EntryKey { order: key.order + 1, ..key.clone() };
     world.fetch("default").await.unwrap();
-    let other = QueueName::parse("other", &JobServerLimits::default()).unwrap();
-    let moved = world.store().move_to(&place("queue:default"), &[key, gone], &other, false).await;
+    let keys = [key, gone];
+    let moved = move_keys(&world, "queue:default", &keys, "other", false).await;
     assert_eq!(moved, Ok(0), "a reserved job stays with its worker");
     assert_eq!(world.ack("job-00001").await, 1);
+}
+
+/// More than one step of a store moves.
+const MANY: usize = 1_500;
+
+/// All jobs of a queue, in their order.
+async fn all_jobs<H: Harness>(world: &World<H>, queue: &str) -> Vec<StoredJob> {
+    let (after, limit) = (None, 2 * MANY);
+    let (newest_first, filter) = (false, Filter::default());
+    let place = place(&format!("queue:{queue}"));
+    let request = ScanRequest { place, after, newest_first, limit, scan_max: limit, filter };
+    world.store().scan(request).await.unwrap().jobs
+}
+
+async fn all_jids<H: Harness>(world: &World<H>, queue: &str) -> Vec<String> {
+    all_jobs(world, queue).await.into_iter().map(|job| job.key.jid.into()).collect()
+}
+
+pub(crate) async fn jobs_move_out_of_the_middle_of_a_long_queue<H: Harness>(world: World<H>) {
+    let jids: Vec<String> = (0..MANY).map(|number| format!("job-{number:05}")).collect();
+    world.push_to("default", &jids.join(" ")).await;
+    let keys: Vec<EntryKey> = all_jobs(&world, "default")
+        .await
+        .into_iter()
+        .map(|job| job.key)
+        .skip(1)
+        .step_by(3)
+        .collect();
+    // A worker comes in between, and others push.
+    for jid in &jids[..10] {
+        assert_eq!(world.fetch("default").await.as_ref(), Some(jid));
+    }
+    world.push_to("default", "late-0001 late-0002").await;
+    let moved = move_keys(&world, "queue:default", &keys, "other", false).await;
+    let of_worker = jids[..10].iter().skip(1).step_by(3).count();
+    assert_eq!(moved, Ok((keys.len() - of_worker) as u64));
+    let (mut left, mut expected) = (Vec::new(), Vec::new());
+    for (number, jid) in jids.iter().enumerate().skip(10) {
+        if number % 3 == 1 { &mut expected } else { &mut left }.push(jid.clone());
+    }
+    left.extend(["late-0001", "late-0002"].map(str::to_owned));
+    assert_eq!(all_jids(&world, "other").await, expected);
+    assert_eq!(all_jids(&world, "default").await, left);
+}
+
+pub(crate) async fn a_moved_job_takes_its_kills_along<H: Harness>(world: World<H>) {
+    world.push_to("default", "job-00001").await;
+    for (queue, next) in [("default", "other"), ("other", "default"), ("default", "")] {
+        assert_eq!(world.fetch(queue).await.as_deref(), Some("job-00001"));
+        let released = world.store().release(&Wid::new("w1"), WorkerEnd::Killed).await;
+        assert_eq!(released, Ok(1));
+        if !next.is_empty() {
+            let place = format!("queue:{queue}");
+            assert_eq!(moved(&world, &place, "job-00001", next, false).await, Ok(1));
+        }
+    }
+    assert_eq!(world.jids("dead").await, "job-00001");
+}
+
+pub(crate) async fn a_move_makes_only_so_many_queues<H: Harness>(_: World<H>) {
+    let world = World::<H>::with_limits(|limits| limits.queues_max = 2);
+    world.push_to("a", "job-a-01").await;
+    world.push_to("b", "job-b-01").await;
+    let rejected = moved(&world, "queue:a", "job-a-01", "c", true).await;
+    assert!(
+        matches!(&rejected, Err(StoreError::Limit(text)) if text.contains("jobs.limits.advanced.queues_max")),
+        "{rejected:?}"
+    );
+    assert_eq!(moved(&world, "queue:a", "job-a-01", "b", false).await, Ok(1));
+    assert_eq!(world.drain("a b").await, "job-b-01 job-a-01");
 }
 
 pub(crate) async fn a_removed_queue_ends_with_its_last_job<H: Harness>(world: World<H>) {
@@ -81,14 +159,6 @@ pub(crate) async fn a_removed_queue_ends_with_its_last_job<H: Harness>(world: Wo
     assert_eq!(names.iter().map(QueueName::as_str).collect::<Vec<_>>(), ["other"]);
     world.push_to("default", "job-00001").await;
     assert_eq!(world.drain("default other").await, "job-00001 later-01");
-}
-
-pub(crate) async fn a_move_frees_the_unique_lock<H: Harness>(world: World<H>) {
-    let unique = r#""custom":{"unique_for":600}"#;
-    world.push_with("job-00001", unique).await;
-    assert_eq!(moved(&world, "queue:default", "job-00001", "other", false).await, Ok(1));
-    world.push_with("job-00002", unique).await;
-    assert_eq!(world.counts().await.unique_locks, 1);
 }
 
 pub(crate) async fn moved_jobs_survive_a_crash<H: Durable>(world: World<H>) {

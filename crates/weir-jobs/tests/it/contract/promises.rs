@@ -95,6 +95,15 @@ macro_rules! promises_of_every_store {
                 a_job_is_found_wherever_it_is,
                 samples_are_drawn_uniformly,
                 samples_of_nothing_are_empty;
+            moving:
+                jobs_move_to_the_end_of_another_queue,
+                a_moved_job_fails_and_is_retried_in_its_new_queue,
+                jobs_that_move_to_a_paused_queue_wait,
+                a_move_changes_only_what_is_there,
+                a_moved_job_takes_its_kills_along,
+                jobs_move_out_of_the_middle_of_a_long_queue,
+                a_move_makes_only_so_many_queues,
+                a_removed_queue_ends_with_its_last_job;
             restore:
                 a_restored_job_rests_where_it_was,
                 its_next_failure_counts_on,
@@ -136,6 +145,8 @@ macro_rules! promises_of_durable_stores {
                 order_goes_on_after_a_restart,
                 what_was_emptied_stays_empty,
                 a_removed_queue_stays_away_while_its_jobs_are_in_sets;
+            moving:
+                moved_jobs_survive_a_crash;
             batches:
                 after_a_crash_what_a_batch_did_not_acknowledge_is_back;
         });

@@ -7,7 +7,7 @@ use weir_jobs::stamp::rfc3339;
 use weir_jobs::store::{Action, FailOutcome, QueueAction, Restored, Selection, Store, StoreError};
 
 use super::harness::{Durable, Harness};
-use super::world::{World, job_with, seconds};
+use super::world::{World, job_with, place, queue_name, seconds};
 
 const UNIQUE: &str = r#""custom":{"unique_for":600}"#;
 const UNTIL_START: &str = r#""custom":{"unique_for":600,"unique_until":"start"}"#;
@@ -149,6 +149,15 @@ pub(crate) async fn an_operator_frees_the_lock<H: Harness>(world: World<H>) {
     assert_free(&world).await;
     world.store().flush().await.unwrap();
     assert_free(&world).await;
+}
+
+pub(crate) async fn a_move_frees_the_lock<H: Harness>(world: World<H>) {
+    push(&world, "first-001", UNIQUE).await.unwrap();
+    let keys = [world.key("queue:default", "first-001").await];
+    let (from, to) = (place("queue:default"), queue_name("other"));
+    assert_eq!(world.store().move_to(&from, &keys, &to, false).await, Ok(1));
+    push(&world, "first-002", UNIQUE).await.unwrap();
+    assert_eq!(world.counts().await.unique_locks, 1);
 }
 
 pub(crate) async fn locks_are_limited<H: Harness>(_: World<H>) {

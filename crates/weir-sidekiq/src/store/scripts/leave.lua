@@ -1,8 +1,10 @@
--- The first half of a move to another slot: jobs leave their source, and the move is noted beside it.
+-- The first half of a move to another slot: jobs leave their source, and the move is noted beside it. Follows
+-- near.lua.
 -- KEYS: source, moves that have not ended, leases.
 -- ARGV: 'reserved', 'list' or 'set' (source), owner whose lease must be over ('' for any), owner whose
--- lease must be alive ('' for any), what is noted of the target; then for each job the id of its move, its
--- id (if it is reserved) or its text, and its new text ('' for the stored one).
+-- lease must be alive ('' for any), what is noted of the target; for a list the positions between which the
+-- jobs were read, how many entries to read at once and a mark that it does not have; then for each job the id
+-- of its move, its id (if it is reserved) or its text, and its new text ('' for the stored one).
 -- Returns for each job 1, or 0 if it was not there any more. Returns nothing if a lease is not as it must
 -- be.
 local function is_alive(owner)
@@ -13,22 +15,34 @@ end
 if ARGV[2] ~= '' and is_alive(ARGV[2]) then return {} end
 if ARGV[3] ~= '' and not is_alive(ARGV[3]) then return {} end
 
-local function remove(job)
-  if ARGV[1] == 'list' then return redis.call('LREM', KEYS[1], -1, job) end
-  if ARGV[1] == 'set' then return redis.call('ZREM', KEYS[1], job) end
-  return redis.call('HDEL', KEYS[1], job)
+local left = {}
+-- No job leaves before its move is noted.
+local function note(id, text)
+  redis.call('HSET', KEYS[2], id, ARGV[4] .. '\n' .. text)
 end
 
-local left = {}
+if ARGV[1] == 'list' then
+  local jobs = {}
+  for place = 9, #ARGV, 3 do jobs[#jobs + 1] = ARGV[place + 1] end
+  local places = locate(KEYS[1], jobs, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+  for number, job in ipairs(jobs) do
+    local id, text = ARGV[6 + 3 * number], ARGV[8 + 3 * number]
+    left[number] = places[number] and 1 or 0
+    if places[number] then note(id, text == '' and job or text) end
+  end
+  cut(KEYS[1], places, ARGV[8])
+  return left
+end
+
+local remove = ARGV[1] == 'set' and 'ZREM' or 'HDEL'
 for place = 5, #ARGV, 3 do
   local id, job, text = ARGV[place], ARGV[place + 1], ARGV[place + 2]
   if text == '' and ARGV[1] == 'reserved' then
     local value = redis.call('HGET', KEYS[1], job) or ''
     text = string.sub(value, (string.find(value, '\n', 1, true) or 0) + 1)
   end
-  -- The job does not leave before its move is noted.
-  redis.call('HSET', KEYS[2], id, ARGV[4] .. '\n' .. text)
-  local done = remove(job)
+  note(id, text)
+  local done = redis.call(remove, KEYS[1], job)
   if done == 0 then redis.call('HDEL', KEYS[2], id) end
   left[#left + 1] = done
 end

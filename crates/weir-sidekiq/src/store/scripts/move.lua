@@ -1,7 +1,8 @@
--- Moves waiting jobs, each only if it is still where it was read.
+-- Moves waiting jobs, each only if it is still where it was read. Follows near.lua.
 -- KEYS: source, target, leases, set of queue names, unless the caller adds the name itself.
 -- ARGV: 'list' or 'set' (source), 'list', 'set' or 'none' (target), queue name or score, owner whose
--- lease must be alive ('' for any), then for each job its text and its new text.
+-- lease must be alive ('' for any); for a list the positions between which the jobs were read, how many
+-- entries to read at once and a mark that it does not have; then for each job its text and its new text.
 -- Returns for each job 1 if it was moved, 0 if it was not there any more, and -1 if it stays because
 -- the target is of another type. Returns nothing if the lease is over.
 if ARGV[4] ~= '' then
@@ -12,22 +13,38 @@ end
 local kinds = {list = 'list', set = 'zset'}
 local kind = redis.call('TYPE', KEYS[2])['ok']
 local fits = ARGV[2] == 'none' or kind == 'none' or kind == kinds[ARGV[2]]
-local moved = {}
-for place = 5, #ARGV, 2 do
-  local done = -1
-  if fits then
-    if ARGV[1] == 'list' then
-      done = redis.call('LREM', KEYS[1], -1, ARGV[place])
-    else
-      done = redis.call('ZREM', KEYS[1], ARGV[place])
-    end
-    if done == 1 and ARGV[2] == 'list' then
-      redis.call('LPUSH', KEYS[2], ARGV[place + 1])
-      if KEYS[4] then redis.pcall('SADD', KEYS[4], ARGV[3]) end
-    elseif done == 1 and ARGV[2] == 'set' then
-      redis.call('ZADD', KEYS[2], ARGV[3], ARGV[place + 1])
+local is_list = ARGV[1] == 'list'
+local olds, news, moved = {}, {}, {}
+for place = is_list and 9 or 5, #ARGV, 2 do
+  olds[#olds + 1], news[#news + 1] = ARGV[place], ARGV[place + 1]
+  moved[#moved + 1] = fits and 0 or -1
+end
+if not fits then return moved end
+
+local function enter(text)
+  if ARGV[2] == 'list' then
+    redis.call('LPUSH', KEYS[2], text)
+    if KEYS[4] then redis.pcall('SADD', KEYS[4], ARGV[3]) end
+  elseif ARGV[2] == 'set' then
+    redis.call('ZADD', KEYS[2], ARGV[3], text)
+  end
+end
+
+if is_list then
+  local places = locate(KEYS[1], olds, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+  -- A write that needs no memory: after it, Redis does not reject the others when it is full.
+  redis.pcall('ZREM', KEYS[3], ARGV[8])
+  for number, text in ipairs(news) do
+    if places[number] then
+      enter(text)
+      moved[number] = 1
     end
   end
-  moved[#moved + 1] = done
+  cut(KEYS[1], places, ARGV[8])
+else
+  for number, text in ipairs(news) do
+    moved[number] = redis.call('ZREM', KEYS[1], olds[number])
+    if moved[number] == 1 then enter(text) end
+  end
 end
 return moved

@@ -5,7 +5,8 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{
-    Delivery, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective, WorkerEnd,
+    Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
+    WorkerEnd,
 };
 use weir_jobs::node::NodeReport;
 use weir_jobs::settings::JobServerSettings;
@@ -153,6 +154,16 @@ impl Store for ShardedStore {
         action: Action,
     ) -> Result<u64, StoreError> {
         self.core.act(place, what, action).await
+    }
+
+    async fn move_to(
+        &self,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError> {
+        self.core.move_to(place, keys, queue, paused).await
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use redis::AsyncCommands as _;
 use weir_jobs::metrics::StoreOperation;
-use weir_jobs::model::{JobLocation, QueueName};
+use weir_jobs::model::{EntryKey, JobLocation, QueueName};
 use weir_jobs::store::{
     Action, FindOutcome, QueueAction, Reserved, Selection, Store as _, StoreError,
 };
@@ -32,6 +31,31 @@ impl ShardedCore {
             Selection::Entries(keys) if acted.has_done(keys.len()) => Ok(keys.len() as u64),
             _ => acted.sum(),
         }
+    }
+
+    /// Moves waiting jobs to the end of another queue, each on its shard. Returns the number of jobs moved.
+    pub(super) async fn move_to(
+        self: &Rc<Self>,
+        location: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError> {
+        self.check_open()?;
+        self.make_room_for_queues(&BTreeSet::from([queue.as_str()])).await?;
+        if paused {
+            // Any of them may get jobs of this queue later.
+            let queues = std::slice::from_ref(queue);
+            let paused = self.on_all(async |it: &Shard| it.core().set_paused(queues, true).await);
+            paused.await.any_done()?;
+        }
+        let moved = self.on_all(async |shard: &Shard| {
+            let moving = shard.core().move_to(location, keys, queue, paused);
+            shard.timed(StoreOperation::Act, moving).await
+        });
+        let moved = moved.await;
+        self.serve_waiting().await?;
+        if moved.has_done(keys.len()) { Ok(keys.len() as u64) } else { moved.sum() }
     }
 
     /// Applies `action` to queues. Returns the number of jobs removed.
@@ -152,22 +176,5 @@ impl StoreCore {
         }
         let known = pipeline.query_async(&mut self.ready().await?).await;
         known.map_err(|error| self.link.failed(&error))
-    }
-
-    async fn set_paused(
-        self: &Rc<Self>,
-        queues: &[QueueName],
-        is_paused: bool,
-    ) -> Result<(), StoreError> {
-        let mut connection = self.ready().await?;
-        for queue in queues {
-            let control = self.keys.control(queue.as_str());
-            let set: Result<(), _> = match is_paused {
-                true => connection.hset(control, "paused", 1).await,
-                false => connection.hdel(control, "paused").await,
-            };
-            set.map_err(|error| self.link.failed(&error))?;
-        }
-        Ok(())
     }
 }

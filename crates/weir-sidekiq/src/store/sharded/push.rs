@@ -54,7 +54,7 @@ impl ShardedCore {
     /// Adds jobs to their shards, then serves FETCHes that wait for them.
     pub(super) async fn add<T: AddedJob>(self: &Rc<Self>, jobs: &[T]) -> Result<(), StoreError> {
         self.check_open()?;
-        self.make_room_for_queues(jobs).await?;
+        self.make_room_for_queues(&jobs.iter().map(T::queue).collect()).await?;
         self.add_to_shards(jobs).await?;
         if self.line.any_for(jobs.iter().map(T::queue)) {
             // The jobs are stored, whatever becomes of the FETCHes.
@@ -93,11 +93,13 @@ impl ShardedCore {
     }
 
     /// Returns an error if new queues would exceed `queues_max` over all shards.
-    async fn make_room_for_queues<T: AddedJob>(&self, jobs: &[T]) -> Result<(), StoreError> {
+    pub(super) async fn make_room_for_queues(
+        &self,
+        names: &BTreeSet<&str>,
+    ) -> Result<(), StoreError> {
         let is_known = |name: &&str| {
             self.shards.iter().any(|it| it.core().state.borrow().known.contains(*name))
         };
-        let names: BTreeSet<&str> = jobs.iter().map(T::queue).collect();
         if names.iter().all(&is_known) {
             return Ok(());
         }

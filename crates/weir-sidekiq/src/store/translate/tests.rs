@@ -43,6 +43,21 @@ fn a_pushed_job_is_what_sidekiq_writes() {
 }
 
 #[test]
+fn a_job_that_moves_has_another_queue_and_stays_as_it_is_otherwise() {
+    let check = |json: &str, expected: &str| {
+        assert_eq!(String::from_utf8(in_queue(&stored(json), "b.c", NOW)).unwrap(), expected);
+    };
+    check(
+        r#"{"class":"A","queue":"a", "args":[ 1e400 ],"retry_count":3,"enqueued_at":1.5,"x":{"queue":"a"},"at":7}"#,
+        r#"{"class":"A", "args":[ 1e400 ],"retry_count":3,"x":{"queue":"a"},"queue":"b.c","enqueued_at":1795202902.000001}"#,
+    );
+    check(
+        r#"{"class":"A","args":[]}"#,
+        r#"{"class":"A","args":[],"queue":"b.c","enqueued_at":1795202902.000001}"#,
+    );
+}
+
+#[test]
 fn a_worker_gets_a_faktory_job() {
     let check = |json: &str, expected: &str| assert_eq!(delivered(json, "q"), expected);
     check(

@@ -4,9 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
-use weir_jobs::model::{Wid, WorkerDirective};
+use weir_jobs::model::{JobLocation, Wid, WorkerDirective};
 use weir_jobs::node::NodeReport;
-use weir_jobs::store::{FailOutcome, Store, WorkerReport};
+use weir_jobs::store::{FailOutcome, Filter, ScanRequest, Store, WorkerReport};
 use weir_sidekiq::RedisEndpoint;
 
 use super::rig::{Node, queue_name, report, run};
@@ -119,6 +119,41 @@ fn sidekiqs_pages_see_queues_retries_and_the_dead() {
             (&"retry-001".into(), &0.into())
         );
         assert_eq!(node.store.counts().await.dead, 0);
+    });
+}
+
+/// A Sidekiq process fetches the queues that it names, so it never runs them.
+#[test]
+fn sidekiqs_pages_see_quarantined_jobs() {
+    run(async |redis| {
+        let push = "2.times { |n| Sidekiq::Client.push('class' => 'Mailer', 'queue' => 'mail',
+            'args' => [n], 'jid' => \"job-0000#{n}\", 'retry' => 3) }";
+        if ruby(&redis, push).is_none() {
+            return;
+        }
+        let node = node(&redis);
+        let place = JobLocation::Queue(queue_name("mail"));
+        let filter = Filter::default();
+        let (after, newest_first, limit) = (None, false, 1);
+        let request =
+            ScanRequest { place: place.clone(), after, newest_first, limit, scan_max: 1, filter };
+        let first = node.store.scan(request).await.unwrap().jobs.remove(0);
+        let apart = queue_name("quarantine.x.mail");
+        assert_eq!(node.store.move_to(&place, &[first.key], &apart, true).await, Ok(1));
+        let look = "apart = Sidekiq::Queue.new('quarantine.x.mail').first
+            puts JSON.generate([Sidekiq::Queue.all.map { |it| [it.name, it.size] }.sort,
+              [apart.jid, apart.klass, apart.args, apart['queue'], apart['retry'], apart.latency < 60],
+              Sidekiq::Stats.new.enqueued])";
+        let seen: serde_json::Value = serde_json::from_str(&ruby(&redis, look).unwrap()).unwrap();
+        let expected = serde_json::json!([
+            [["mail", 1], ["quarantine.x.mail", 1]],
+            ["job-00000", "Mailer", [0], "quarantine.x.mail", 3, true],
+            2,
+        ]);
+        assert_eq!(seen, expected);
+        // Its buttons work as well.
+        ruby(&redis, "Sidekiq::Queue.new('quarantine.x.mail').first.delete").unwrap();
+        assert_eq!(node.store.counts().await.queues.iter().map(|it| it.depth).sum::<u64>(), 1);
     });
 }
 

@@ -1,0 +1,56 @@
+-- Takes jobs out of a list of any length. Redis removes an entry from the middle of a list only after it has
+-- compared all entries up to there, so jobs are searched where they were read, and removed together: each
+-- becomes a mark at its position, which is quick, and the marks are removed in one pass.
+-- Positions count from the end that is served first.
+
+-- How far from where they were read jobs are searched, before (others have been served since) and behind
+-- (others have returned).
+local SEARCHED_BEFORE, SEARCHED_BEHIND = 5000, 1000
+
+-- Searches jobs between two positions and around them. `piece` entries are read at once. Returns the
+-- position of each, or nil if it is not there.
+local function locate(list, jobs, first, last, piece)
+  local wanted, missing, places = {}, #jobs, {}
+  for number, job in ipairs(jobs) do
+    wanted[job] = wanted[job] or {}
+    table.insert(wanted[job], number)
+  end
+  local function read(from, to)
+    local entries = redis.call('LRANGE', list, -1 - to, -1 - from)
+    for place = #entries, 1, -1 do
+      local same = wanted[entries[place]]
+      if same and #same > 0 then
+        places[table.remove(same, 1)] = from + #entries - place
+        missing = missing - 1
+      end
+    end
+    return #entries == to - from + 1
+  end
+  local function read_on(from, to)
+    while missing > 0 and from <= to and read(from, math.min(from + piece - 1, to)) do
+      from = from + piece
+    end
+  end
+  read_on(first, last)
+  local from = first
+  while missing > 0 and from > math.max(0, first - SEARCHED_BEFORE) do
+    local to = from - 1
+    from = math.max(0, from - piece)
+    read(from, to)
+  end
+  read_on(last + 1, last + SEARCHED_BEHIND)
+  return places
+end
+
+-- Removes the entries at these positions. No entry of the list equals `mark`.
+local function cut(list, places, mark)
+  local count, lowest, highest = 0, math.huge, 0
+  for _, place in pairs(places) do
+    redis.call('LSET', list, -1 - place, mark)
+    count, lowest, highest = count + 1, math.min(lowest, place), math.max(highest, place)
+  end
+  if count == 0 then return end
+  local is_near = highest < redis.call('LLEN', list) - lowest
+  redis.call('LREM', list, is_near and -count or count, mark)
+end
+
