@@ -14,6 +14,9 @@
 //! | `POST push`, `POST import?only_absent=` (JSON lines) | [`view::Pushed`] |
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
 //! | `POST act/step` [`StepQuery`] | [`view::StepView`]: one step of an action on all matches |
+//! | `POST tasks` [`TaskRequest`] | [`view::TaskView`] of the task that has begun |
+//! | `GET tasks`, `GET tasks/{id}` | a list of [`view::TaskView`], or one, or 404 |
+//! | `POST tasks/{id}/stop`, `POST tasks/{id}/resume` | [`view::TaskView`] |
 //! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |
 //! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
 //! | `GET cron` | a list of [`view::CronView`] |
@@ -42,7 +45,7 @@ use weir_base::admin_api::{AdminError, JsonInput, Params};
 use crate::response::AdminResult;
 use weir_jobs::handle::{
     CronAction, Handle, ImportMode, JobQuery, JobTypeQuery, JobTypesQuery, Queues, StepQuery,
-    Which, WorkerSignal, XrayQuery,
+    TaskRequest, Which, WorkerSignal, XrayQuery,
 };
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
@@ -157,6 +160,10 @@ pub fn router(handle: Handle) -> Router {
         .route("/import", post(import))
         .route("/act", post(act))
         .route("/act/step", post(act_step))
+        .route("/tasks", get(tasks).post(start_task))
+        .route("/tasks/{id}", get(task))
+        .route("/tasks/{id}/stop", post(stop_task))
+        .route("/tasks/{id}/resume", post(resume_task))
         .fallback(async || AdminError::no_such_page())
         .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(handle)
@@ -325,6 +332,39 @@ async fn act_step(
     JsonInput(query): JsonInput<StepQuery>,
 ) -> AdminResult<view::StepView> {
     Ok(Json(handle.act_step(query).await.map_err(errors::handle_error)?))
+}
+
+async fn tasks(State(handle): State<Handle>) -> AdminResult<Vec<view::TaskView>> {
+    Ok(Json(handle.tasks().await.map_err(errors::handle_error)?))
+}
+
+async fn start_task(
+    State(handle): State<Handle>,
+    JsonInput(request): JsonInput<TaskRequest>,
+) -> AdminResult<view::TaskView> {
+    Ok(Json(handle.start_task(request).await.map_err(errors::handle_error)?))
+}
+
+async fn task(State(handle): State<Handle>, Path(id): Path<String>) -> AdminResult<view::TaskView> {
+    Ok(Json(handle.task(task_id(&id)?).await.map_err(errors::handle_error)?))
+}
+
+async fn stop_task(
+    State(handle): State<Handle>,
+    Path(id): Path<String>,
+) -> AdminResult<view::TaskView> {
+    Ok(Json(handle.stop_task(task_id(&id)?).await.map_err(errors::handle_error)?))
+}
+
+async fn resume_task(
+    State(handle): State<Handle>,
+    Path(id): Path<String>,
+) -> AdminResult<view::TaskView> {
+    Ok(Json(handle.resume_task(task_id(&id)?).await.map_err(errors::handle_error)?))
+}
+
+fn task_id(text: &str) -> Result<u64, AdminError> {
+    text.parse().map_err(|_| errors::no_task_id(text))
 }
 
 async fn act_on_queues(

@@ -170,6 +170,11 @@ impl Settings {
         self.data_dir.join("switches.json")
     }
 
+    /// Returns the path of the file that stores the tasks of the job server.
+    pub fn tasks_file(&self) -> PathBuf {
+        self.data_dir.join("job-tasks.json")
+    }
+
     /// Returns the path of the file with the name of this node.
     pub fn node_file(&self) -> PathBuf {
         self.data_dir.join("node_id")
@@ -328,6 +333,9 @@ impl Settings {
             self.data_dir = data_dir.to_owned();
         }
         self.jobs.settings.directory = self.data_dir.join("jobs");
+        // Jobs in memory do not outlive the process, so their tasks do not either.
+        let is_kept = self.jobs.settings.store != weir_jobs::settings::StoreKind::Memory;
+        self.jobs.settings.tasks_file = is_kept.then(|| self.tasks_file());
         self.gems.derive_paths(&self.data_dir);
     }
 }

@@ -44,17 +44,25 @@ impl PageError {
             Self::JobServer(
                 HandleError::Gone
                 | HandleError::Busy
+                | HandleError::TooManyTasks(_)
                 | HandleError::Store(StoreError::Unavailable(_) | StoreError::Uncertain(_)),
             )
             | Self::Unavailable(_)
             | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
-            Self::JobServer(HandleError::Store(StoreError::DiskFull | StoreError::Full(_))) => {
-                StatusCode::INSUFFICIENT_STORAGE
-            }
+            Self::JobServer(
+                HandleError::TaskNotSaved(_)
+                | HandleError::Store(StoreError::DiskFull | StoreError::Full(_)),
+            ) => StatusCode::INSUFFICIENT_STORAGE,
             Self::JobServer(HandleError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::JobServer(HandleError::Invalid(_)) | Self::Invalid(_) => StatusCode::BAD_REQUEST,
-            Self::JobServer(HandleError::CronNotUnique(_)) => StatusCode::CONFLICT,
-            Self::JobServer(HandleError::NotSearched { .. } | HandleError::NoCronJob(_))
+            Self::JobServer(HandleError::CronNotUnique(_) | HandleError::TaskState(_)) => {
+                StatusCode::CONFLICT
+            }
+            Self::JobServer(
+                HandleError::NotSearched { .. }
+                | HandleError::NoCronJob(_)
+                | HandleError::NoSuchTask(_),
+            )
             | Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::StaleForm => StatusCode::FORBIDDEN,
             Self::FormRejected(_) => StatusCode::PAYLOAD_TOO_LARGE,

@@ -8,6 +8,7 @@
 mod job_types;
 mod request;
 mod step;
+mod task;
 mod xray;
 
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub use job_types::{JobTypeQuery, JobTypesQuery, TypeOrder};
 pub(crate) use request::{Envelope, HandleRequest, Reply};
 pub use step::{StepAction, StepQuery};
+pub(crate) use task::TaskCall;
+pub use task::{STARTED_BY_BYTES_MAX, TaskRequest};
 pub use xray::{SAMPLE_JOBS, SAMPLE_JOBS_MAX, XRAY_TOP, XRAY_TOP_MAX, XrayQuery};
 
 use crate::export_lines::StatePlace;
@@ -57,6 +60,18 @@ pub enum HandleError {
     /// The job is not among the jobs that were searched, and there are more.
     #[error("not found: only {searched} jobs were searched")]
     NotSearched { searched: u64 },
+    /// No task has this number; ended ones are forgotten after a while.
+    #[error("there is no task {0}")]
+    NoSuchTask(u64),
+    /// `limits.tasks_max` tasks are running.
+    #[error("{0} tasks are running, and no more may (jobs.limits.tasks_max)")]
+    TooManyTasks(usize),
+    /// The task can't be changed as requested; the text says why.
+    #[error("{0}")]
+    TaskState(String),
+    /// The file of the tasks can't be written.
+    #[error("the task can't be saved: {0}")]
+    TaskNotSaved(String),
     /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -260,6 +275,32 @@ impl Handle {
     /// Runs one step of an action on all matching jobs.
     pub async fn act_step(&self, query: StepQuery) -> Result<view::StepView, HandleError> {
         self.ask(|reply| HandleRequest::ActStep(query, reply)).await
+    }
+
+    /// Starts a task: an action on all matching jobs that the server runs in the background.
+    pub async fn start_task(&self, request: TaskRequest) -> Result<view::TaskView, HandleError> {
+        self.ask(|reply| HandleRequest::Task(TaskCall::Start(request, reply))).await
+    }
+
+    /// Returns the tasks that run, and the last ones that ended, by their numbers.
+    pub async fn tasks(&self) -> Result<Vec<view::TaskView>, HandleError> {
+        self.ask(|reply| HandleRequest::Task(TaskCall::List(reply))).await
+    }
+
+    /// Returns one task.
+    pub async fn task(&self, id: u64) -> Result<view::TaskView, HandleError> {
+        let tasks = self.tasks().await?;
+        tasks.into_iter().find(|task| task.id == id).ok_or(HandleError::NoSuchTask(id))
+    }
+
+    /// Stops a task after the step in progress. A task that has ended stays as it is.
+    pub async fn stop_task(&self, id: u64) -> Result<view::TaskView, HandleError> {
+        self.ask(|reply| HandleRequest::Task(TaskCall::Stop(id, reply))).await
+    }
+
+    /// Continues a task that was stopped or has failed. A task that runs stays as it is.
+    pub async fn resume_task(&self, id: u64) -> Result<view::TaskView, HandleError> {
+        self.ask(|reply| HandleRequest::Task(TaskCall::Resume(id, reply))).await
     }
 
     /// Applies `action` to queues. Returns the number of jobs removed.

@@ -273,6 +273,16 @@ pub enum JobLocation {
     Set(SetName),
 }
 
+/// Writes `queue:NAME` or the name of the set.
+impl fmt::Display for JobLocation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(name) => write!(formatter, "queue:{name}"),
+            Self::Set(set) => formatter.write_str(set.as_str()),
+        }
+    }
+}
+
 /// Identifies one waiting job for an action: its position in the order and its jid.
 ///
 /// `order` is a time in microseconds (sets) or a sequence number (queues). An action applies only

@@ -24,6 +24,7 @@ pub(crate) mod search;
 mod service;
 mod state_lines;
 mod steps;
+mod tasks;
 mod views;
 pub(crate) mod walk;
 mod watch;

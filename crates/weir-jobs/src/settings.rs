@@ -66,6 +66,9 @@ pub struct JobServerSettings {
     /// Folder of the segment log; made when missing.
     #[setting(skip, default = PathBuf::from("data/jobs"))]
     pub directory: PathBuf,
+    /// File of the tasks, so that they continue after a restart. None: they end with the process.
+    #[setting(skip)]
+    pub tasks_file: Option<PathBuf>,
     /// When an acknowledged job is on the disk: before the reply, within a second, or when the
     /// system writes it.
     #[setting(choice)]
@@ -571,6 +574,13 @@ pub struct JobServerLimits {
     /// Jobs that a search or MUTATE examines before other work continues.
     #[setting(advanced, range = COUNT, default = 10_000)]
     pub scan_jobs_max: usize,
+    /// Tasks (actions on all matching jobs, which Weir runs in the background) that run at once; one more is
+    /// rejected.
+    #[setting(range = 1..=1_000, default = 8)]
+    pub tasks_max: usize,
+    /// Tasks that have ended and are remembered; for one more, the one that ended first is forgotten.
+    #[setting(advanced, range = COUNT, default = 100)]
+    pub ended_tasks_max: usize,
     /// Queues with metrics of their own; the rest share `queue="other"`.
     #[setting(advanced, restart, range = 0..=100_000_000, default = 200)]
     pub metrics_queues_max: usize,

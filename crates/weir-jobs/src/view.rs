@@ -7,6 +7,7 @@ mod batches;
 mod job_types;
 mod limits;
 mod step;
+mod task;
 mod xray;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ pub use limits::{
     TenantsLimitsView,
 };
 pub use step::StepView;
+pub use task::{TaskState, TaskView};
 pub use xray::{XrayCoverage, XrayGroup, XrayRow, XrayView};
 
 /// The overview of the server.

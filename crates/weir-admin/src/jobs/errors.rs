@@ -21,6 +21,11 @@ pub(super) fn no_such_worker(wid: &str) -> AdminError {
     AdminError::new(StatusCode::NOT_FOUND, format!("there is no worker {wid:?}"), hint)
 }
 
+pub(super) fn no_task_id(text: &str) -> AdminError {
+    let hint = "tasks are numbered: GET tasks lists them";
+    AdminError::new(StatusCode::NOT_FOUND, format!("there is no task {text:?}"), hint)
+}
+
 pub(super) fn no_such_type(name: &str) -> AdminError {
     let hint = "the figures begin with each start of Weir; GET types lists the types that had a job since then";
     let text = format!("no job of the type {name:?} has started");
@@ -64,6 +69,22 @@ pub(super) fn handle_error(error: HandleError) -> AdminError {
         HandleError::NotSearched { .. } => {
             let hint = "list the place where it may be: GET list?place=..";
             AdminError::new(StatusCode::NOT_FOUND, text, hint)
+        }
+        HandleError::NoSuchTask(_) => {
+            let hint = "weir jobs tasks list shows those that run and the last ones that ended";
+            AdminError::new(StatusCode::NOT_FOUND, text, hint)
+        }
+        HandleError::TooManyTasks(_) => {
+            let hint = "wait for one to end, or stop one: weir jobs tasks list shows them";
+            AdminError::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
+        }
+        HandleError::TaskState(_) => {
+            let hint = "start another task for jobs that came later";
+            AdminError::new(StatusCode::CONFLICT, text, hint)
+        }
+        HandleError::TaskNotSaved(_) => {
+            let hint = "check the disk and the permissions of data_dir";
+            AdminError::new(StatusCode::INSUFFICIENT_STORAGE, text, hint)
         }
         HandleError::Store(error) => AdminError::new(status(&error), text, hint(&error)),
     }

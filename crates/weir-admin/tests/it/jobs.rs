@@ -257,6 +257,65 @@ fn an_action_in_steps_changes_only_what_was_there() {
     }
 }
 
+/// Starts a task and waits for its end.
+fn run_task(server: &Server, request: &Value) -> Value {
+    let id = post(server, "/tasks", request.to_string())["id"].as_u64().unwrap();
+    for _ in 0..10_000 {
+        let task = get(server, &format!("/tasks/{id}"));
+        if task["state"] != "running" {
+            return task;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the task does not end");
+}
+
+#[test]
+fn a_task_runs_all_steps_of_an_action() {
+    for store in STORES {
+        let server = Server::start(store, |settings| settings.limits.scan_jobs_max = 10);
+        let line = |n: usize, queue: &str| {
+            format!(r#"{{"jid":"{queue}-{n:05}","jobtype":"Mail","args":[{n}],"queue":"{queue}"}}"#)
+        };
+        let lines: Vec<String> = (0..45).map(|n| line(n, ["mail", "post"][n % 2])).collect();
+        post(&server, "/push", lines.join("\n"));
+        for (queue, jobs) in [("mail", 23), ("post", 22)] {
+            let request = json!({"place":format!("queue:{queue}"),"action":{"quarantine":"poison"},"by":"a test"});
+            let done = run_task(&server, &request);
+            assert_eq!(
+                (&done["state"], &done["changed"], &done["by"]),
+                (&json!("done"), &json!(jobs), &json!("a test"))
+            );
+            assert_eq!((&done["total"], &done["examined"]), (&json!(jobs), &json!(jobs)));
+        }
+        let back = json!({"place":"quarantine:poison","search":"[7]","action":"take_back"});
+        assert_eq!(run_task(&server, &back)["changed"], 1);
+        let back = json!({"place":"quarantine:poison","action":"take_back"});
+        let done = run_task(&server, &back);
+        assert_eq!((&done["total"], &done["changed"]), (&json!(44), &json!(44)), "of two queues");
+        assert_eq!(get(&server, "/count?place=queue:post")["count"], 22);
+        for (request, error) in [
+            (json!({"place":"quarantine:poison","action":{"move":"a b"}}), "queue"),
+            (json!({"place":"quarantine:none","action":"take_back"}), "there is no quarantine"),
+            (json!({"place":"dead","action":"take_back"}), "only jobs of a quarantine"),
+            (json!({"place":"nowhere","action":"kill"}), "place \"nowhere\" is not one of"),
+            (json!({"place":"dead","action":"kill","cursor":"x"}), "not a cursor"),
+        ] {
+            let (status, body) = ask(&server, Method::POST, "/tasks", request.to_string());
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+            assert!(body.contains(error.replace('"', "\\\"").as_str()), "{body}");
+        }
+        assert_eq!(
+            get(&server, "/tasks").as_array().unwrap().len(),
+            4,
+            "rejected ones did not begin"
+        );
+        assert_eq!(ask(&server, Method::GET, "/tasks/x", Body::empty()).0, StatusCode::NOT_FOUND);
+        let (status, _) = ask(&server, Method::POST, "/tasks/1/resume", Body::empty());
+        assert_eq!(status, StatusCode::CONFLICT, "it is done");
+    }
+}
+
 #[test]
 fn quarantined_jobs_wait_until_they_are_taken_back() {
     for store in STORES {

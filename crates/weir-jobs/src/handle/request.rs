@@ -3,8 +3,8 @@
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
-    CronAction, HandleError, ImportMode, JobQuery, Queues, StepQuery, Which, WorkerSignal,
-    XrayQuery,
+    CronAction, HandleError, ImportMode, JobQuery, Queues, StepQuery, TaskCall, Which,
+    WorkerSignal, XrayQuery,
 };
 use crate::export_lines::StatePlace;
 use crate::settings::JobServerSettings;
@@ -38,6 +38,7 @@ pub(crate) enum HandleRequest {
     ExportedState(StatePlace, Option<String>, Reply<view::StatePage>),
     Act(String, Which, Action, Reply<u64>),
     ActStep(StepQuery, Reply<view::StepView>),
+    Task(TaskCall),
     ActOnQueues(Queues, QueueAction, Reply<u64>),
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),
     Damages(Reply<Vec<view::Damage>>),

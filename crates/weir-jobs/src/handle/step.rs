@@ -1,5 +1,7 @@
 //! The request of one step of an action on all matching jobs.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One step: it examines up to `limits.scan_jobs_max` jobs, and changes those that match and were there
@@ -29,4 +31,20 @@ pub enum StepAction {
     Move(String),
     /// Moves them to paused queues under this name, one for each queue that they come from.
     Quarantine(String),
+    /// Moves the jobs of a quarantine to the end of the queue that they come from.
+    TakeBack,
+}
+
+/// What it does, as a phrase after "to".
+impl fmt::Display for StepAction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requeue => formatter.write_str("requeue"),
+            Self::Kill => formatter.write_str("kill"),
+            Self::Discard => formatter.write_str("delete"),
+            Self::Move(queue) => write!(formatter, "move to {queue}"),
+            Self::Quarantine(name) => write!(formatter, "quarantine as {name}"),
+            Self::TakeBack => formatter.write_str("take back"),
+        }
+    }
 }

@@ -52,6 +52,8 @@ pub enum JobServerLimit {
     BatchMemoryBytesMax,
     JobTypesMax,
     JobTypeGroupsMax,
+    TasksMax,
+    EndedTasksMax,
 }
 
 impl JobServerLimit {
@@ -98,6 +100,8 @@ impl JobServerLimit {
         Self::BatchMemoryBytesMax,
         Self::JobTypesMax,
         Self::JobTypeGroupsMax,
+        Self::TasksMax,
+        Self::EndedTasksMax,
     ];
 
     /// Returns the limit whose setting has this name.
@@ -160,6 +164,8 @@ impl JobServerLimit {
             Self::BatchMemoryBytesMax => JobServerLimits::BATCH_MEMORY_BYTES_MAX,
             Self::JobTypesMax => JobServerLimits::JOB_TYPES_MAX,
             Self::JobTypeGroupsMax => JobServerLimits::JOB_TYPE_GROUPS_MAX,
+            Self::TasksMax => JobServerLimits::TASKS_MAX,
+            Self::EndedTasksMax => JobServerLimits::ENDED_TASKS_MAX,
         })
     }
 }

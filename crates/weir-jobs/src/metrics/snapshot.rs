@@ -36,6 +36,7 @@ pub struct MetricsSnapshot {
     pub batches_waiting: u64,
     pub batch_bytes: u64,
     pub buffered_bytes: u64,
+    pub running_tasks: u64,
     pub log_segments: u64,
     pub log_bytes: u64,
     pub log_damages: u64,
@@ -149,6 +150,7 @@ fn encode_server(
             "Seconds for which limits of jobs at once are a quarter lower, because the job store was not closed; 0: they apply in full",
             snapshot.limits_lowered_seconds,
         ),
+        ("running_tasks", "Actions on all matching jobs that run", snapshot.running_tasks),
         ("log_segments", "Segments of the log", snapshot.log_segments),
         ("log_bytes", "Bytes of the log on disk", snapshot.log_bytes),
         (

@@ -11,12 +11,13 @@ use weir_base::shutdown::{Drained, ShutdownToken};
 
 use super::{
     JobServerOptions, JobServerStop, JobService, StartError, accept, cron, descriptors, requests,
-    watch,
+    tasks, watch,
 };
 use crate::engine::EmbeddedStore;
 use crate::faktory::SignalLevel;
 use crate::handle::Envelope;
 use crate::memory::MemoryStore;
+use crate::server::tasks::Tasks;
 use crate::settings::StoreKind;
 use crate::store::{AnyStore, Store, StoreError, StoreOpenError};
 
@@ -124,6 +125,7 @@ async fn serve<S: Store>(
     metrics.types().begin(clock.now(), store.capabilities().shared);
     let mut service = JobService::new(store, settings, clock, metrics);
     service.console = console;
+    service.tasks = Tasks::open(&service.settings(), service.clock.now());
     let service = Rc::new(service);
     service.watch_workers();
     expect_workers(&service).await;
@@ -133,6 +135,7 @@ async fn serve<S: Store>(
         let acceptor = accept::Acceptor::new(&service, tls.clone(), &shutdown);
         shutdown.spawn_local(acceptor.run(TcpListener::from_std(listener)?));
     }
+    shutdown.spawn_local(tasks::supervise(Rc::clone(&service), shutdown.clone()));
     shutdown.spawn_local(requests::run(Rc::clone(&service), requests, shutdown.clone()));
     let _ = opened.send(Ok(()));
     Ok(serve_until_stopped(&service, &shutdown, &stop).await)

@@ -9,7 +9,7 @@ use weir_base::shutdown::ShutdownToken;
 use super::parsing::{parse_filter, parse_key, parse_location, query_filter};
 use super::queue_limit::push_each;
 use super::{
-    JobService, batches, cron, import, limits, reload, state_lines, steps, views, walk, xray,
+    JobService, batches, cron, import, limits, reload, state_lines, steps, tasks, views, walk, xray,
 };
 use crate::handle::{
     Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
@@ -81,6 +81,7 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         HandleRequest::ActStep(query, reply) => {
             send_reply(reply, steps::step(service, query).await);
         }
+        HandleRequest::Task(call) => tasks::process(service, call).await,
         HandleRequest::ActOnQueues(queues, action, reply) => {
             send_reply(reply, act_on_queues(service, queues, action).await);
         }
@@ -122,13 +123,13 @@ const fn directive(signal: WorkerSignal) -> WorkerDirective {
     }
 }
 
-fn send_reply<T>(reply: Reply<T>, result: Result<T, HandleError>) {
+pub(super) fn send_reply<T>(reply: Reply<T>, result: Result<T, HandleError>) {
     // The receiver may have been dropped; the action is complete regardless.
     let _ = reply.send(result);
 }
 
 /// Runs a read request, and cancels it if the receiver is dropped.
-async fn reply_unless_dropped<T>(
+pub(super) async fn reply_unless_dropped<T>(
     mut reply: Reply<T>,
     work: impl Future<Output = Result<T, HandleError>>,
 ) {

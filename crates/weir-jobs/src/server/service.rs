@@ -15,6 +15,7 @@ use crate::metrics::JobsMetrics;
 use crate::model::{Wid, WorkerEnd};
 use crate::server::rates::QueueRates;
 use crate::server::sampled_depths::SampledDepths;
+use crate::server::tasks::Tasks;
 use crate::settings::JobServerSettings;
 use crate::store::{LostWorkers, ReservationMark, Store};
 use crate::workers::WorkerRegistry;
@@ -43,6 +44,7 @@ pub(crate) struct JobService<S> {
     /// Held while an import stores its jobs, so that a resumed one finds those of a client that is
     /// gone. Across awaits, so tokio's.
     pub(crate) importing: tokio::sync::Mutex<()>,
+    pub(crate) tasks: Tasks,
     pub(crate) commands_total: Cell<u64>,
     pub(crate) rates: RefCell<QueueRates>,
     pub(crate) sampled_depths: SampledDepths,
@@ -73,6 +75,7 @@ impl<S> JobService<S> {
             password_checks: Gauge::default(),
             waiting_fetches: Gauge::default(),
             importing: Default::default(),
+            tasks: Tasks::default(),
             commands_total: Cell::default(),
             rates: RefCell::default(),
             sampled_depths: SampledDepths::default(),

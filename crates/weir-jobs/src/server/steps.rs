@@ -1,5 +1,5 @@
-//! Actions on all matching jobs in steps, which the client drives: it sees how far they are, stops
-//! whenever it wants, and continues with the cursor of the last step, also after a restart.
+//! Steps of an action on all matching jobs. A task ([`super::tasks`]) runs all of them; a client of the admin API may
+//! also request them one by one, with the cursor of the step before.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::view;
 
 /// Where an action is, and which jobs were there when it began. As text: `START|ORDER|JID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct StepCursor {
+pub(super) struct StepCursor {
     /// Microseconds: in a queue and among dead jobs the order of the last job, otherwise the time.
-    start: u64,
+    pub(super) start: u64,
     /// The last job that was examined. `None`: none.
-    after: Option<EntryKey>,
+    pub(super) after: Option<EntryKey>,
 }
 
 impl std::str::FromStr for StepCursor {
@@ -46,33 +46,63 @@ pub(super) async fn step<S: Store>(
     let place = parse_location(&query.place, service)?;
     let plan = Plan::new(&place, &query.action, limits)?;
     let cursor = match &query.cursor {
-        Some(text) => text.parse::<StepCursor>().map_err(|_| {
-            HandleError::Invalid("not a cursor: pass back `next` of the last step".to_owned())
-        })?,
+        Some(text) => parse_cursor(text)?,
         None => first_cursor(service, &place).await?,
     };
-    let page = service.store.scan(ScanRequest {
-        place: place.clone(),
-        after: cursor.after.clone(),
-        newest_first: false,
-        limit: limits.page_jobs_max,
-        scan_max: limits.scan_jobs_max,
-        filter: parse_filter(query.search.as_deref(), query.jobtype),
-    });
-    let ScanPage { mut jobs, next, scanned, missing } = page.await?;
-    jobs.retain(|job| was_there(job, &place, cursor.start));
+    let filter = parse_filter(query.search.as_deref(), query.jobtype);
+    let StepPage { jobs, next, scanned, missing } =
+        examine(service, &place, filter, &cursor).await?;
     let matched = jobs.len() as u64;
     let count = plan.run(service, &place, jobs, limits).await?;
-    let is_sorted = is_sorted_by_arrival(service, &place);
-    let next = next.filter(|next| !is_sorted || next.order <= cursor.start);
     Ok(view::StepView {
         count,
         matched,
-        scanned: scanned as u64,
+        scanned,
         total: walk::total(service, &place).await,
         next: next.map(|key| format!("{}|{key}", cursor.start)),
         missing,
     })
+}
+
+/// Parses `next` of a step.
+pub(super) fn parse_cursor(text: &str) -> Result<StepCursor, HandleError> {
+    text.parse().map_err(|_| {
+        HandleError::Invalid("not a cursor: pass back `next` of the last step".to_owned())
+    })
+}
+
+/// The jobs of one step.
+pub(super) struct StepPage {
+    /// Those that match and were there at the start.
+    pub(super) jobs: Vec<StoredJob>,
+    /// The last one that was examined. `None`: no job from before the start follows.
+    pub(super) next: Option<EntryKey>,
+    pub(super) scanned: u64,
+    /// What could not be read.
+    pub(super) missing: Option<String>,
+}
+
+/// Reads the jobs of the step behind `cursor`.
+pub(super) async fn examine<S: Store>(
+    service: &JobService<S>,
+    place: &JobLocation,
+    filter: Filter,
+    cursor: &StepCursor,
+) -> Result<StepPage, HandleError> {
+    let settings = service.settings();
+    let page = service.store.scan(ScanRequest {
+        place: place.clone(),
+        after: cursor.after.clone(),
+        newest_first: false,
+        limit: settings.limits.page_jobs_max,
+        scan_max: settings.limits.scan_jobs_max,
+        filter,
+    });
+    let ScanPage { mut jobs, next, scanned, missing } = page.await?;
+    jobs.retain(|job| was_there(job, place, cursor.start));
+    let is_sorted = is_sorted_by_arrival(service, place);
+    let next = next.filter(|next| !is_sorted || next.order <= cursor.start);
+    Ok(StepPage { jobs, next, scanned: scanned as u64, missing })
 }
 
 /// Returns whether jobs that arrive later come last, by their order. In a store that others share, the order of
@@ -84,7 +114,8 @@ fn is_sorted_by_arrival<S: Store>(service: &JobService<S>, place: &JobLocation) 
     }
 }
 
-async fn first_cursor<S: Store>(
+/// Returns the cursor of the first step of an action that begins now.
+pub(super) async fn first_cursor<S: Store>(
     service: &JobService<S>,
     place: &JobLocation,
 ) -> Result<StepCursor, HandleError> {
@@ -128,7 +159,7 @@ fn created_at(job: &StoredJob) -> Option<Timestamp> {
 }
 
 /// What a step does, checked.
-enum Plan {
+pub(super) enum Plan {
     Act(Action),
     Move(QueueName),
     Quarantine(Quarantine),
@@ -137,7 +168,7 @@ enum Plan {
 }
 
 impl Plan {
-    fn new(
+    pub(super) fn new(
         place: &JobLocation,
         action: &StepAction,
         limits: &JobServerLimits,
@@ -156,6 +187,17 @@ impl Plan {
                     _ => Self::Move(name),
                 }
             }
+            StepAction::TakeBack => {
+                let origin = match place {
+                    JobLocation::Queue(queue) => quarantine::parts(queue.as_str()),
+                    JobLocation::Set(_) => None,
+                };
+                let Some((_, origin)) = origin else {
+                    return Err(invalid("only jobs of a quarantine can be taken back".to_owned()));
+                };
+                let origin = QueueName::parse(origin, limits);
+                Self::Move(origin.map_err(|error| invalid(error.to_string()))?)
+            }
             StepAction::Quarantine(name) => {
                 if let JobLocation::Queue(queue) = place
                     && quarantine::parts(queue.as_str()).is_some()
@@ -168,8 +210,13 @@ impl Plan {
         })
     }
 
-    /// Returns the number of jobs affected.
-    async fn run<S: Store>(
+    /// Returns whether it changes no job.
+    pub(super) const fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
+    /// Acts on `jobs`, and returns the number of jobs affected.
+    pub(super) async fn run<S: Store>(
         &self,
         service: &JobService<S>,
         place: &JobLocation,

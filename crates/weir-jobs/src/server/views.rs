@@ -50,7 +50,7 @@ pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServ
     }
 }
 
-const fn store_name(settings: &JobServerSettings) -> &'static str {
+pub(super) const fn store_name(settings: &JobServerSettings) -> &'static str {
     match settings.store {
         StoreKind::Embedded => "embedded",
         StoreKind::Memory => "memory",

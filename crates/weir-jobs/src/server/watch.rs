@@ -150,6 +150,7 @@ async fn snapshot<S: Store>(
         batches_waiting: counts.batches_waiting,
         batch_bytes: counts.batch_bytes,
         buffered_bytes: service.buffers.used_bytes() as u64,
+        running_tasks: service.tasks.running() as u64,
         log_segments: storage.segments,
         log_bytes: storage.bytes,
         log_damages: storage.damages,

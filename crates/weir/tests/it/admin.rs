@@ -162,12 +162,10 @@ fn an_interrupted_action_counts_what_it_has_done() {
     assert_eq!((output.status.code(), &done["complete"]), (Some(2), &false.into()), "{output:?}");
 
     let text = String::from_utf8(output.stderr).expect("text");
-    let cursor = text.split("--cursor '").nth(1).and_then(|rest| rest.split('\'').next());
-    let rest =
-        ["jobs", "move", "--from", "a", "--to", "b", "--json", "--cursor", cursor.expect(&text)];
-    let rest = json(&weir, &rest);
-    assert_eq!(rest["complete"], true);
-    assert_eq!(done["count"].as_u64().unwrap() + rest["count"].as_u64().unwrap(), 5_000);
+    assert!(text.contains("continue with `weir jobs tasks resume 1`"), "{text}");
+    let all = json(&weir, &["jobs", "tasks", "resume", "1", "--json"]);
+    assert_eq!(all, serde_json::json!({"count": 5_000, "complete": true, "task": 1}));
+    assert_eq!((depth(&weir, "a"), depth(&weir, "b")), (0, 5_000));
     assert!(weir.stop().success());
 }
 

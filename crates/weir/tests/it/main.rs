@@ -14,6 +14,7 @@ mod gems;
 mod hostile;
 mod http;
 mod job_limits;
+mod job_tasks;
 mod job_types;
 mod job_workers;
 mod jobs_in_redis;

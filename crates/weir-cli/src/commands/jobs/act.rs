@@ -9,7 +9,8 @@ use weir_admin::jobs::{Act, JobAction, JobCount};
 use weir_jobs::handle::{JobQuery, StepAction, StepQuery, Which};
 use weir_jobs::view::{JobView, JobViewState};
 
-use super::{query, steps};
+use super::query;
+use super::task::{self, TaskArguments, TaskOutcome};
 use crate::admin_client::AdminClient;
 use crate::commands::confirm::confirm;
 use crate::exit::Exit;
@@ -33,9 +34,8 @@ pub(crate) struct JobsActArgs {
     /// Only jobs of this type
     #[arg(long, requires = "from")]
     jobtype: Option<String>,
-    /// Continue an action that was stopped
-    #[arg(long, requires = "from")]
-    cursor: Option<String>,
+    #[command(flatten)]
+    running: TaskArguments,
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
@@ -88,14 +88,16 @@ impl Verb {
 
 pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let count = match &arguments.from {
-        Some(place) => act_on_matching(&mut client, arguments, place, verb).await?,
-        None => Some(act_on_named(&mut client, &arguments.jids, verb).await?),
-    };
-    let Some(count) = count else {
-        output::note("nothing changed");
-        return Ok(Exit::Failed);
-    };
+    if let Some(place) = &arguments.from {
+        return match act_on_matching(&mut client, arguments, place, verb).await? {
+            Some(outcome) => report(&outcome, arguments, verb),
+            None => {
+                output::note("nothing changed");
+                Ok(Exit::Failed)
+            }
+        };
+    }
+    let count = act_on_named(&mut client, &arguments.jids, verb).await?;
     if arguments.json {
         output::json(&json!({ "count": count }))?;
     } else {
@@ -104,12 +106,17 @@ pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<E
     Ok(Exit::Fine)
 }
 
+fn report(outcome: &TaskOutcome, arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<Exit> {
+    let is_complete = outcome.report(arguments.json, verb.past_participle())?;
+    Ok(if is_complete { Exit::Fine } else { Exit::Failed })
+}
+
 async fn act_on_matching(
     client: &mut AdminClient,
     arguments: &JobsActArgs,
     place: &str,
     verb: Verb,
-) -> anyhow::Result<Option<u64>> {
+) -> anyhow::Result<Option<TaskOutcome>> {
     let place = query::place_name(place);
     let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
     let counted = JobQuery {
@@ -126,14 +133,9 @@ async fn act_on_matching(
     if count > 0 && !confirm(&question, arguments.yes)? {
         return Ok(None);
     }
-    let cursor = arguments.cursor.clone();
+    let cursor = arguments.running.cursor.clone();
     let query = StepQuery { place, search, jobtype, action: verb.step(), cursor };
-    let totals = steps::run(client, query).await?;
-    if !totals.is_complete {
-        let done = output::count(totals.count, "job");
-        bail!("{done} {}, but not all jobs were examined", verb.past_participle());
-    }
-    Ok(Some(totals.count))
+    Ok(Some(task::run(client, query, arguments.running.detach).await?))
 }
 
 /// Looks up each id first, since an action needs the set or queue and its entries.

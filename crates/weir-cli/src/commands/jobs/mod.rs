@@ -19,7 +19,8 @@ mod quarantine;
 mod query;
 mod salvage;
 mod show;
-mod steps;
+mod task;
+mod tasks;
 mod type_details;
 mod types;
 mod verify;
@@ -60,6 +61,9 @@ pub(crate) enum JobsCommand {
     /// Set jobs apart in paused queues under a name, and take them back
     #[command(subcommand)]
     Quarantine(quarantine::JobsQuarantineCommand),
+    /// List, show, stop and resume tasks: actions on all matching jobs, which run in the background
+    #[command(subcommand)]
+    Tasks(tasks::JobsTasksCommand),
     /// Delete all jobs of a queue or set
     Clear(clear::JobsClearArgs),
     /// List the workers that are connected by the Faktory protocol, or make them stop fetching or
@@ -105,6 +109,7 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Delete(arguments) => act::run(&arguments, Verb::Delete).await,
             JobsCommand::Move(arguments) => move_jobs::run(&arguments).await,
             JobsCommand::Quarantine(command) => quarantine::run(&command).await,
+            JobsCommand::Tasks(command) => tasks::run(&command).await,
             JobsCommand::Clear(arguments) => clear::run(&arguments).await,
             JobsCommand::Workers(arguments) => workers::run(&arguments).await,
             JobsCommand::Working(arguments) => working::run(&arguments).await,

@@ -1,14 +1,12 @@
 //! `weir jobs move`: moves jobs to another queue.
 
 use clap::Args;
-use serde_json::json;
 use weir_jobs::handle::StepAction;
 
 use super::query;
-use super::steps::{self, MatchArguments};
+use super::task::{self, MatchArguments};
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
-use crate::output;
 use crate::target::Target;
 
 /// `weir jobs move`.
@@ -34,14 +32,10 @@ pub(super) async fn run(arguments: &JobsMoveArgs) -> anyhow::Result<Exit> {
     let action = StepAction::Move(arguments.to.clone());
     let first = arguments.matching.query(&arguments.from, action);
     let place = first.place.clone();
-    let totals = steps::run(&mut client, first).await?;
-    if totals.count == 0 {
+    let outcome = task::run(&mut client, first, arguments.matching.running.detach).await?;
+    if outcome.task().changed == 0 {
         query::reject_unknown(&mut client, &place).await?;
     }
-    if arguments.json {
-        output::json(&json!({ "count": totals.count, "complete": totals.is_complete }))?;
-    } else {
-        output::line(&format!("{} moved to {}", output::count(totals.count, "job"), arguments.to));
-    }
-    Ok(if totals.is_complete { Exit::Fine } else { Exit::Failed })
+    let is_complete = outcome.report(arguments.json, &format!("moved to {}", arguments.to))?;
+    Ok(if is_complete { Exit::Fine } else { Exit::Failed })
 }

@@ -1,16 +1,13 @@
 //! `weir jobs quarantine`: sets jobs apart under a name, and takes them back.
 
-use std::collections::BTreeMap;
-
-use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use weir_jobs::handle::StepAction;
+use weir_jobs::handle::{StepAction, StepQuery};
 use weir_jobs::quarantine::{self, Quarantine};
 use weir_jobs::view::QueueView;
 
 use super::query;
-use super::steps::{self, MatchArguments, StepTotals};
+use super::task::{self, MatchArguments, TaskOutcome};
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -67,6 +64,9 @@ pub(crate) struct JobsQuarantineTakeBackArgs {
     /// Only jobs of this type
     #[arg(long)]
     jobtype: Option<String>,
+    /// Print the number of the task that the server runs, and do not wait for it
+    #[arg(long)]
+    detach: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -85,11 +85,11 @@ async fn add(arguments: &JobsQuarantineAddArgs) -> anyhow::Result<Exit> {
     let action = StepAction::Quarantine(arguments.name.clone());
     let first = arguments.matching.query(&arguments.from, action);
     let place = first.place.clone();
-    let totals = steps::run(&mut client, first).await?;
-    if totals.count == 0 {
+    let outcome = task::run(&mut client, first, arguments.matching.running.detach).await?;
+    if outcome.task().changed == 0 {
         query::reject_unknown(&mut client, &place).await?;
     }
-    report(totals, arguments.json, &format!("quarantined as {}", arguments.name))
+    report(&outcome, arguments.json, &format!("quarantined as {}", arguments.name))
 }
 
 async fn list(arguments: &JobsQuarantineListArgs) -> anyhow::Result<Exit> {
@@ -114,42 +114,18 @@ async fn list(arguments: &JobsQuarantineListArgs) -> anyhow::Result<Exit> {
 
 async fn take_back(arguments: &JobsQuarantineTakeBackArgs) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let quarantine = Quarantine::named(&arguments.name)?;
-    let queues: Vec<QueueView> = client.get("/v1/jobs/queues").await?;
-    let origin = |queue: &QueueView| {
-        let origin = quarantine.origin(&queue.name)?.to_owned();
-        Some((queue.name.clone(), origin))
+    Quarantine::named(&arguments.name)?;
+    let query = StepQuery {
+        place: format!("quarantine:{}", arguments.name),
+        search: arguments.search.clone(),
+        jobtype: arguments.jobtype.clone(),
+        action: StepAction::TakeBack,
+        cursor: None,
     };
-    let origins: BTreeMap<String, String> = queues.iter().filter_map(origin).collect();
-    if origins.is_empty() {
-        bail!(
-            "there is no quarantine {:?}; `weir jobs quarantine list` shows them",
-            arguments.name
-        );
-    }
-    let mut all = StepTotals { count: 0, is_complete: true };
-    for (queue, origin) in origins {
-        let matching = MatchArguments {
-            search: arguments.search.clone(),
-            jobtype: arguments.jobtype.clone(),
-            cursor: None,
-        };
-        let first = matching.query(&format!("queue:{queue}"), StepAction::Move(origin));
-        let totals = steps::run(&mut client, first).await?;
-        all.count += totals.count;
-        all.is_complete = totals.is_complete;
-        if !all.is_complete {
-            break;
-        }
-    }
-    report(all, arguments.json, &format!("taken back from {}", arguments.name))
+    let outcome = task::run(&mut client, query, arguments.detach).await?;
+    report(&outcome, arguments.json, &format!("taken back from {}", arguments.name))
 }
 
-fn report(totals: StepTotals, json: bool, done: &str) -> anyhow::Result<Exit> {
-    if json {
-        output::json(&json!({ "count": totals.count, "complete": totals.is_complete }))?;
-    } else {
-        output::line(&format!("{} {done}", output::count(totals.count, "job")));
-    }
-    Ok(if totals.is_complete { Exit::Fine } else { Exit::Failed })
+fn report(outcome: &TaskOutcome, json: bool, done: &str) -> anyhow::Result<Exit> {
+    Ok(if outcome.report(json, done)? { Exit::Fine } else { Exit::Failed })
 }
