@@ -19,7 +19,7 @@ after(async () => {
   await browser?.close();
 });
 
-const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers", "/types", "/type?name=ImportJob", "/store", "/nodes", `/job?jid=${FAILED_JID}`,
+const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers", "/tasks", "/types", "/type?name=ImportJob", "/store", "/nodes", `/job?jid=${FAILED_JID}`,
   "/jobs/confirm?place=dead&action=discard", "/queues/confirm?name=push", "/workers/confirm"];
 for (const { name, ...look } of LOOKS) {
   test(`every page is whole and legible: ${name}`, async () => {

@@ -29,6 +29,7 @@ mod realtime;
 mod request;
 mod snapshot;
 mod store;
+mod tasks;
 mod theme;
 mod workers;
 mod xray;
@@ -80,6 +81,8 @@ fn job_routes() -> Router<Arc<Console>> {
         .route("/xray", get_page(|request| Box::pin(xray::page(request))))
         .route("/damage", get_page(|request| Box::pin(damage::page(request))))
         .route("/damage/acknowledge", post_form(|request| Box::pin(damage::acknowledge(request))))
+        .merge(live_page("/tasks", |request| Box::pin(tasks::page(request))))
+        .route("/tasks/act", post_form(|request| Box::pin(tasks::act(request))))
         .merge(live_page("/types", |request| Box::pin(job_types::page(request))))
         .merge(live_page("/type", |request| Box::pin(job_type::page(request))))
         .route("/type/chart", get_page(|request| Box::pin(job_type::points(request))))

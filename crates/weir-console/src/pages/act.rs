@@ -1,15 +1,20 @@
 //! Actions on one job, on a selection, or on all matches. An action that cannot be undone, or that
 //! affects all matches, is confirmed on a page that shows the number of affected jobs.
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
-use weir_jobs::handle::{self, Which};
+use weir_jobs::handle::{self, StepAction, StepQuery, TaskRequest, Which};
 use weir_jobs::store::Action;
+use weir_jobs::view::TaskState;
 
 use super::frame::{PageFrame, Section, html};
 use super::request::{FormRequest, PageRequest, PageResult};
+use super::tasks;
 use crate::address::address;
+use crate::console::Console;
 use crate::figures;
 use crate::guard::form::CheckedForm;
 use crate::job_location::JobLocation;
@@ -76,6 +81,14 @@ impl JobAction {
         let location = location.name();
         let target_fields = [("place", location.as_str()), ("action", self.name())];
         address("/jobs/confirm", &[&target_fields, fields].concat())
+    }
+
+    const fn step(self) -> StepAction {
+        match self {
+            Self::Requeue => StepAction::Requeue,
+            Self::Kill => StepAction::Kill,
+            Self::Discard => StepAction::Discard,
+        }
     }
 
     const fn action(self) -> Action {
@@ -172,43 +185,85 @@ fn confirm(frame: PageFrame, target: JobsActionQuery, count: u64, keys: Vec<Stri
     })
 }
 
-/// `POST /jobs/act`: acts on the selected jobs, or with `scope=all` (from the confirmation) on all
+/// `POST /jobs/act`: acts on the selected jobs, or with `scope=all` (from the confirmation) starts a task for all
 /// matches.
 pub(crate) async fn act(request: FormRequest) -> PageResult {
     let FormRequest { console, visitor, form, .. } = request;
     let target = target(&form)?;
     let is_confirmed = form.get("confirmed").is_some();
-    let selection = if form.get("scope") == Some("all") {
+    if form.get("scope") == Some("all") {
         if !is_confirmed {
             return Err(PageError::Invalid("an action on all jobs must be confirmed".into()));
         }
-        let non_empty = |name| form.get(name).map(str::to_owned);
-        Which::Matching { search: non_empty("search"), jobtype: non_empty("jobtype") }
-    } else {
-        let keys = form.all("key");
-        if keys.is_empty() {
-            return Ok(redirect_to_list(&target, "none", 0));
-        }
-        if target.action.is_dangerous() && !is_confirmed {
-            let count = keys.len() as u64;
-            let title = target.action.label().to_owned();
-            let frame = PageFrame::new(&console, &visitor, Section::None, title);
-            return Ok(confirm(frame, target, count, keys));
-        }
-        Which::Keys(keys)
-    };
+        return act_on_all(&console, &target).await;
+    }
+    let keys = form.all("key");
+    if keys.is_empty() {
+        return Ok(redirect_to_list(&target, "none", 0));
+    }
+    if target.action.is_dangerous() && !is_confirmed {
+        let count = keys.len() as u64;
+        let title = target.action.label().to_owned();
+        let frame = PageFrame::new(&console, &visitor, Section::None, title);
+        return Ok(confirm(frame, target, count, keys));
+    }
+    act_on_selected(&console, &target, keys).await
+}
+
+async fn act_on_selected(
+    console: &Console,
+    target: &JobsActionQuery,
+    keys: Vec<String>,
+) -> PageResult {
     let location = target.location.name();
-    let acting = console.jobs()?.handle.act(location.clone(), selection, target.action.action());
+    let handle = &console.jobs()?.handle;
+    let acting = handle.act(location.clone(), Which::Keys(keys), target.action.action());
     let acted = tokio::time::timeout(console.deps.settings.limits.action_wait, acting).await;
     let Ok(count) = acted else {
         // The job server finishes the action in any case.
         console.metrics().limit_hit(ConsoleLimit::ActionWait);
         tracing::info!(location, action = target.action.name(), "console: an action takes long");
-        return Ok(redirect_to_list(&target, CONTINUES, 0));
+        return Ok(redirect_to_list(target, CONTINUES, 0));
     };
     let count = count?;
     tracing::info!(location, action = target.action.name(), count, "console: acted on jobs");
-    Ok(redirect_to_list(&target, target.action.name(), count))
+    Ok(redirect_to_list(target, target.action.name(), count))
+}
+
+/// How long a task that has begun is waited for: the page of tasks shows the others with their progress.
+const TASK_WAIT: Duration = Duration::from_secs(1);
+const TASK_POLL: Duration = Duration::from_millis(20);
+
+/// Starts a task. A short one is shown like an action on selected jobs.
+async fn act_on_all(console: &Console, target: &JobsActionQuery) -> PageResult {
+    let handle = &console.jobs()?.handle;
+    let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let query = StepQuery {
+        place: target.location.name(),
+        search: non_empty(&target.search),
+        jobtype: non_empty(&target.jobtype),
+        action: target.action.step(),
+        cursor: None,
+    };
+    let request = TaskRequest { query, by: Some("console".to_owned()) };
+    let id = handle.start_task(request).await?.id;
+    let ended = async {
+        loop {
+            let task = handle.task(id).await?;
+            match task.state {
+                TaskState::Done => return Ok(Some(task.changed)),
+                TaskState::Running => tokio::time::sleep(TASK_POLL).await,
+                TaskState::Stopped | TaskState::Failed => return Ok(None),
+            }
+        }
+    };
+    let wait = console.deps.settings.limits.action_wait.min(TASK_WAIT);
+    let ended: Result<Result<Option<u64>, PageError>, _> = tokio::time::timeout(wait, ended).await;
+    match ended {
+        Ok(Ok(Some(count))) => Ok(redirect_to_list(target, target.action.name(), count)),
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(None)) | Err(_) => Ok(Redirect::to(&tasks::started_address(id)).into_response()),
+    }
 }
 
 fn target(form: &CheckedForm) -> Result<JobsActionQuery, PageError> {

@@ -44,6 +44,7 @@ pub(crate) enum Section {
     Limits,
     Cron,
     Batches,
+    Tasks,
     Workers,
     Store,
     Front,
@@ -234,7 +235,7 @@ fn group<const N: usize>(
     NavigationGroup { name, entries: entries.into() }
 }
 
-fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 10] {
+fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 11] {
     let count = |key, of: fn(&view::JobServerOverview) -> u64| Some((key, of(&reading?.overview)));
     [
         entry(
@@ -260,6 +261,7 @@ fn job_entries(reading: Option<&jobs::JobsSnapshot>) -> [NavigationEntry; 10] {
         entry(Section::Limits, "/limits", "Limits", None),
         entry(Section::Cron, "/cron", "Cron", None),
         entry(Section::Batches, "/batches", "Batches", None),
+        entry(Section::Tasks, "/tasks", "Tasks", None),
         entry(
             Section::Workers,
             "/workers",

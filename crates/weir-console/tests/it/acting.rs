@@ -1,6 +1,7 @@
 //! Acting on one job, a selection, all matches, a queue, workers: as a browser without script does.
 
 use axum::http::StatusCode;
+use weir_jobs::handle::{StepAction, StepQuery, TaskRequest};
 
 use crate::site::{Site, eventually, job, later};
 
@@ -87,7 +88,45 @@ async fn a_long_action_continues_in_the_background() {
     browser.get(response.header("location")).await.assert_shows("continues in the background");
     let dead = eventually(async || (counts(&site).await.2 == 2_000).then_some(())).await;
     assert_eq!(dead, ());
-    assert!(site.limit_hits().contains("limit=\"action_wait\"} 1"));
+    let tasks = eventually(async || {
+        let tasks = browser.get("/tasks").await;
+        tasks.text.contains(">done<").then_some(tasks)
+    });
+    let tasks = tasks.await;
+    tasks.assert_shows("<h2>1: kill <span class=\"tag \">done</span></h2>");
+    tasks.assert_shows("that contain long");
+    tasks.assert_shows("<span>Changed</span> 2,000");
+    let unknown = browser.submit(&tasks, "/tasks/act", &[("id", "9"), ("action", "stop")]).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    let done = browser.submit(&tasks, "/tasks/act", &[("id", "1"), ("action", "resume")]).await;
+    assert_eq!(done.status, StatusCode::CONFLICT, "it is done");
+}
+
+#[tokio::test]
+async fn a_task_can_be_stopped_and_resumed() {
+    const JOBS: u64 = 50_000;
+    let site = Site::open();
+    site.push((0..JOBS).map(|n| later(&format!("task-{n:05}"), "Mail"))).await;
+    let mut browser = site.browser();
+    browser.get("/tasks").await.assert_shows("No tasks.");
+    let query = StepQuery {
+        place: "scheduled".to_owned(),
+        search: None,
+        jobtype: None,
+        action: StepAction::Kill,
+        cursor: None,
+    };
+    site.handle().start_task(TaskRequest { query, by: None }).await.expect("a task");
+    let page = browser.get("/tasks").await;
+    page.assert_shows("<progress max=\"50000\"");
+    let stop = browser.submit(&page, "/tasks/act", &[("id", "1"), ("action", "stop")]).await;
+    let page = browser.get(stop.header("location")).await;
+    page.assert_shows("Task 1 is stopped. It can be resumed.");
+    let (_, left, dead) = counts(&site).await;
+    assert!(left > 0 && left + dead == JOBS, "{left} {dead}");
+    browser.submit(&page, "/tasks/act", &[("id", "1"), ("action", "resume")]).await;
+    let dead = eventually(async || (counts(&site).await.2 == JOBS).then_some(())).await;
+    assert_eq!(dead, ());
 }
 
 #[tokio::test]

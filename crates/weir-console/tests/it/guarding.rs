@@ -299,6 +299,7 @@ async fn pages_have_no_inline_script_or_style() {
         "/scheduled",
         "/dead",
         "/workers",
+        "/tasks",
         "/job?jid=inline-0001",
         "/nowhere",
         "/jobs/confirm?place=dead&action=discard",
