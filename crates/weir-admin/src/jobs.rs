@@ -44,8 +44,8 @@ use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::response::AdminResult;
 use weir_jobs::handle::{
-    CronAction, Handle, ImportMode, JobQuery, JobTypeQuery, JobTypesQuery, Queues, StepQuery,
-    TaskRequest, Which, WorkerSignal, XrayQuery,
+    CronAction, Handle, HandleError, ImportMode, JobQuery, JobTypeQuery, JobTypesQuery, Queues,
+    StepQuery, TaskRequest, Which, WorkerSignal, XrayQuery, parse_time,
 };
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
@@ -93,12 +93,14 @@ pub struct ActOnCron {
 }
 
 /// [`Action`] by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobAction {
     Requeue,
     Kill,
     Discard,
+    /// To an RFC 3339 time.
+    Reschedule(String),
 }
 
 /// [`QueueAction`] by name.
@@ -111,13 +113,16 @@ pub enum QueueVerb {
     Clear,
 }
 
-impl From<JobAction> for Action {
-    fn from(action: JobAction) -> Self {
-        match action {
+impl TryFrom<JobAction> for Action {
+    type Error = HandleError;
+
+    fn try_from(action: JobAction) -> Result<Self, HandleError> {
+        Ok(match action {
             JobAction::Requeue => Self::Requeue,
             JobAction::Kill => Self::Kill,
             JobAction::Discard => Self::Discard,
-        }
+            JobAction::Reschedule(time) => Self::Reschedule(parse_time(&time)?),
+        })
     }
 }
 
@@ -322,8 +327,8 @@ async fn act(
     State(handle): State<Handle>,
     JsonInput(act): JsonInput<Act>,
 ) -> AdminResult<JobCount> {
-    let count =
-        handle.act(act.place, act.which, act.action.into()).await.map_err(errors::handle_error)?;
+    let action = act.action.try_into().map_err(errors::handle_error)?;
+    let count = handle.act(act.place, act.which, action).await.map_err(errors::handle_error)?;
     Ok(Json(JobCount { count }))
 }
 

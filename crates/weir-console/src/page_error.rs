@@ -54,7 +54,9 @@ impl PageError {
                 | HandleError::Store(StoreError::DiskFull | StoreError::Full(_)),
             ) => StatusCode::INSUFFICIENT_STORAGE,
             Self::JobServer(HandleError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::JobServer(HandleError::Invalid(_)) | Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::JobServer(HandleError::Invalid(_) | HandleError::Time(_)) | Self::Invalid(_) => {
+                StatusCode::BAD_REQUEST
+            }
             Self::JobServer(HandleError::CronNotUnique(_) | HandleError::TaskState(_)) => {
                 StatusCode::CONFLICT
             }

@@ -17,9 +17,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub use job_types::{JobTypeQuery, JobTypesQuery, TypeOrder};
-pub(crate) use request::{Envelope, HandleRequest, Reply};
-pub use step::{StepAction, StepQuery};
-pub(crate) use task::TaskCall;
+pub(crate) use request::{Envelope, HandleRequest, Reply, TaskCall};
+pub use step::{StepAction, StepQuery, TimeError, parse_time};
 pub use task::{STARTED_BY_BYTES_MAX, TaskRequest};
 pub use xray::{SAMPLE_JOBS, SAMPLE_JOBS_MAX, XRAY_TOP, XRAY_TOP_MAX, XrayQuery};
 
@@ -72,6 +71,9 @@ pub enum HandleError {
     /// The file of the tasks can't be written.
     #[error("the task can't be saved: {0}")]
     TaskNotSaved(String),
+    /// A time can't be read.
+    #[error(transparent)]
+    Time(#[from] TimeError),
     /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),

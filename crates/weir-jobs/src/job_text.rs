@@ -123,6 +123,31 @@ pub(crate) fn in_queue(json: &[u8], base_bytes: usize, queue: &str) -> Option<(V
     Some((text, base_bytes))
 }
 
+/// Returns the text of a scheduled job or a retry that is due at another time, and its `base_bytes`: its `at`, and the
+/// `next_at` of its failure, are that time, where it has them.
+pub(crate) fn due_at(json: &[u8], base_bytes: usize, at: Timestamp) -> (Vec<u8>, usize) {
+    #[derive(Deserialize)]
+    struct RawAt<'a> {
+        #[serde(borrow)]
+        at: &'a RawValue,
+    }
+    let text = match failure(json, base_bytes) {
+        Some(failure) => failed(json, base_bytes, &FailureState { next_at: Some(at), ..failure }),
+        None => json.to_vec(),
+    };
+    let Ok(named) = serde_json::from_slice::<RawAt<'_>>(&text) else { return (text, base_bytes) };
+    let value = named.at.get();
+    let start = value.as_ptr().addr() - text.as_ptr().addr();
+    let end = start + value.len();
+    if end > base_bytes {
+        return (text, base_bytes);
+    }
+    let stamp = rfc3339(at);
+    let changed = [&text[..start], QUOTE, stamp.as_bytes(), QUOTE, &text[end..]].concat();
+    let base_bytes = base_bytes + changed.len() - text.len();
+    (changed, base_bytes)
+}
+
 /// Returns the text of a job that failed: with a new failure and the same `enqueued_at`.
 #[must_use]
 pub fn failed(json: &[u8], base_bytes: usize, failure: &FailureState) -> Vec<u8> {
@@ -193,6 +218,28 @@ impl From<FailureText> for FailureState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rescheduled_job_has_its_new_time() {
+        let base = r#"{"jid":"12345678","at" : "2026-11-20T20:28:23.5+01:00","args":[{"at":1}]"#;
+        let json = format!("{base}}}");
+        let (text, base_bytes) = due_at(json.as_bytes(), base.len(), at(86_400));
+        let expected =
+            r#"{"jid":"12345678","at" : "1970-01-02T00:00:00.000000Z","args":[{"at":1}]}"#;
+        assert_eq!(String::from_utf8(text.clone()).unwrap(), expected);
+        assert_eq!(&text[base_bytes..], b"}");
+        let failure =
+            FailureState { next_at: Some(at(2)), failed_at: at(1), ..FailureState::default() };
+        let retry = failed(&text, base_bytes, &failure);
+        let (retry, base_bytes) = due_at(&retry, base_bytes, at(9));
+        let changed = super::failure(&retry, base_bytes).unwrap();
+        assert_eq!((changed.next_at, changed.failed_at), (Some(at(9)), at(1)));
+        let without = format!("{BASE}}}");
+        assert_eq!(
+            due_at(without.as_bytes(), BASE.len(), at(9)),
+            (without.into_bytes(), BASE.len())
+        );
+    }
 
     const BASE: &str = r#"{"jid":"12345678","args":[1 , 12345678901234567890]"#;
 

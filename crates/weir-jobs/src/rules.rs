@@ -169,6 +169,20 @@ pub fn worker_killed(jid: Box<str>, times: u8) -> FailureReport {
     }
 }
 
+/// Jobs that are rescheduled to one time are spread over so many microseconds.
+pub const SPREAD_MICROS: u64 = 1_000_000;
+
+/// Returns when a job is due that is rescheduled to `at`: within the second from then on, by its jid, so that jobs that
+/// are rescheduled together are not all due at one moment, and that a second time changes nothing.
+#[must_use]
+pub fn spread(at: Timestamp, jid: &str) -> Timestamp {
+    // FNV-1a: the same in every process.
+    let hash = jid.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    Timestamp::from_micros(at.as_micros().saturating_add(hash % SPREAD_MICROS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ mod queue_full;
 mod queue_limit;
 mod rates;
 mod reload;
+mod replies;
 mod requests;
 mod sampled_depths;
 pub(crate) mod search;

@@ -26,6 +26,18 @@ pub enum StoreKind {
     External,
 }
 
+impl StoreKind {
+    /// Returns the name that operators read.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Memory => "memory",
+            Self::External => "redis",
+        }
+    }
+}
+
 /// Resources that the settings may define: a set of them is one word.
 pub const RESOURCES_MAX: usize = 64;
 /// A name is a label of metrics.

@@ -134,6 +134,9 @@ pub enum Action {
     Kill,
     /// Delete the job.
     Discard,
+    /// Change when a scheduled job or a retry is due: within the second from then on ([`crate::rules::spread`]).
+    /// Jobs of other places stay as they are.
+    Reschedule(Timestamp),
 }
 
 /// A request for one page of the jobs of a queue or set, in order.

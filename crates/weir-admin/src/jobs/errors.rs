@@ -57,6 +57,10 @@ pub(super) fn handle_error(error: HandleError) -> AdminError {
             let hint = "try again, or raise jobs.limits.admin_requests_max";
             AdminError::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
         }
+        HandleError::Time(_) => {
+            let hint = "a time is RFC 3339, with a time zone";
+            AdminError::new(StatusCode::BAD_REQUEST, text, hint)
+        }
         HandleError::Invalid(_) => AdminError::new(StatusCode::BAD_REQUEST, text, PLACES),
         HandleError::NoCronJob(_) => {
             let hint = "weir jobs cron list shows them; each is a [[jobs.cron]] of the settings";

@@ -15,6 +15,7 @@ use crate::features::JobFeatures;
 use crate::job_text;
 use crate::metrics::JobServerLimit;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName, WorkerKills};
+use crate::rules;
 use crate::store::{Action, QueueAction};
 use crate::tracks::TrackState;
 
@@ -37,6 +38,7 @@ impl<D: Disk> Engine<D> {
             }
             Action::Kill => self.kill(job, now).map(|()| None),
             Action::Discard => self.discard(job).map(|()| None),
+            Action::Reschedule(at) => self.reschedule(job, at).map(|()| None),
         }
     }
 
@@ -65,6 +67,23 @@ impl<D: Disk> Engine<D> {
         let queue = self.state.arena.get(job).queue;
         self.note_arrival(queue, is_retry, now);
         Ok(Some(queue))
+    }
+
+    /// Changes when a scheduled job or a retry is due. Its unique lock stays.
+    fn reschedule(&mut self, job: JobIndex, at: Timestamp) -> Result<(), EngineError> {
+        let ArenaEntry { position, rest, .. } = *self.state.arena.get(job);
+        let Some(set @ (SetName::Scheduled | SetName::Retries)) = rest.set() else { return Ok(()) };
+        let mut buffer = Vec::new();
+        let body = match self.journal.read(position, &mut buffer) {
+            Ok(body) => body,
+            Err(error) => return self.drop_unreadable(job, &error).or_stop().map(|_| ()),
+        };
+        let at = rules::spread(at, body.jid);
+        let (json, base_bytes) = job_text::due_at(body.json, body.base_bytes, at);
+        let body = StoredBody { json: &json, base_bytes, ..body };
+        let features = self.state.features.get(job);
+        let stored = StoredPlace::Set(set);
+        self.rewrite_record(job, &body, Cause::Moved, stored, at.as_micros(), features)
     }
 
     /// Moves a job to the dead set.

@@ -670,7 +670,9 @@ impl Run {
 
     fn act(&mut self) {
         let set = SetName::ALL[self.random.usize(0..3)];
-        let action = [Action::Requeue, Action::Kill, Action::Discard][self.random.usize(0..3)];
+        let later = Action::Reschedule(self.now + Duration::from_secs(self.random.u64(0..300)));
+        let action =
+            [Action::Requeue, Action::Kill, Action::Discard, later][self.random.usize(0..4)];
         let Some((_, job)) = self.engine.state.set(set).first().copied() else {
             return;
         };
@@ -679,13 +681,15 @@ impl Run {
         let body = self.engine.journal.read(stop.position, &mut buffer).unwrap();
         let key = self.engine.stored(&stop, &body).key;
         assert_eq!(self.engine.entry(&JobLocation::Set(set), &key), Some(job));
+        let mut is_unlocked = true;
         let done = if self.random.u8(0..4) == 0 {
             let (name, paused) = (queue(QUEUES[self.random.usize(0..3)]), self.random.bool());
             self.run(|engine, now| engine.move_to(job, &name, paused, now)).map(drop)
         } else {
+            is_unlocked = action != later;
             self.run(|engine, now| engine.act(job, action, now)).map(drop)
         };
-        if done.is_ok() {
+        if done.is_ok() && is_unlocked {
             self.ledger.unique.remove(&*key.jid);
         }
         self.note_vanished();

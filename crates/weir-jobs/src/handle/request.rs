@@ -3,7 +3,7 @@
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
-    CronAction, HandleError, ImportMode, JobQuery, Queues, StepQuery, TaskCall, Which,
+    CronAction, HandleError, ImportMode, JobQuery, Queues, StepQuery, TaskRequest, Which,
     WorkerSignal, XrayQuery,
 };
 use crate::export_lines::StatePlace;
@@ -50,4 +50,13 @@ pub(crate) enum HandleRequest {
     ActOnCron(String, CronAction, Reply<()>),
     Ready(Reply<()>),
     Reload(Box<JobServerSettings>, Reply<Vec<String>>),
+}
+
+/// A request about tasks, with where the reply goes.
+#[derive(Debug)]
+pub(crate) enum TaskCall {
+    Start(TaskRequest, Reply<view::TaskView>),
+    List(Reply<Vec<view::TaskView>>),
+    Stop(u64, Reply<view::TaskView>),
+    Resume(u64, Reply<view::TaskView>),
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use weir_base::clock::Timestamp;
+
+use crate::stamp;
 
 /// One step: it examines up to `limits.scan_jobs_max` jobs, and changes those that match and were there
 /// when the first step began.
@@ -31,6 +34,8 @@ pub enum StepAction {
     Move(String),
     /// Moves them to paused queues under this name, one for each queue that they come from.
     Quarantine(String),
+    /// Changes when scheduled jobs or retries are due: an RFC 3339 time.
+    Reschedule(String),
     /// Moves the jobs of a quarantine to the end of the queue that they come from.
     TakeBack,
 }
@@ -44,7 +49,18 @@ impl fmt::Display for StepAction {
             Self::Discard => formatter.write_str("delete"),
             Self::Move(queue) => write!(formatter, "move to {queue}"),
             Self::Quarantine(name) => write!(formatter, "quarantine as {name}"),
+            Self::Reschedule(time) => write!(formatter, "reschedule to {time}"),
             Self::TakeBack => formatter.write_str("take back"),
         }
     }
+}
+
+/// The text of a request is not a time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a time like 2026-12-01T10:00:00Z")]
+pub struct TimeError(String);
+
+/// Parses the time of a request: RFC 3339, such as `2026-12-01T10:00:00Z`.
+pub fn parse_time(text: &str) -> Result<Timestamp, TimeError> {
+    stamp::parse(text).ok_or_else(|| TimeError(text.to_owned()))
 }

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reply, StepQuery};
-use crate::view;
+use super::StepQuery;
 
 /// Longer names of who began a task are cut.
 pub const STARTED_BY_BYTES_MAX: usize = 200;
@@ -17,13 +16,4 @@ pub struct TaskRequest {
     /// Who begins it, for operators.
     #[serde(default)]
     pub by: Option<String>,
-}
-
-/// A request about tasks, with where the reply goes.
-#[derive(Debug)]
-pub(crate) enum TaskCall {
-    Start(TaskRequest, Reply<view::TaskView>),
-    List(Reply<Vec<view::TaskView>>),
-    Stop(u64, Reply<view::TaskView>),
-    Resume(u64, Reply<view::TaskView>),
 }

@@ -8,6 +8,7 @@ use crate::allocation::Allocation;
 use crate::job_text;
 use crate::metrics::JobServerLimit;
 use crate::model::{EntryKey, JobLocation, QueueName, SetName};
+use crate::rules;
 use crate::store::{Action, QueueAction, Selection, StoreError};
 use crate::tracks::TrackState;
 
@@ -41,6 +42,10 @@ impl MemoryState {
                 continue;
             }
             acted.jobs += 1;
+            if let Action::Reschedule(at) = action {
+                self.reschedule(id, at);
+                continue;
+            }
             self.features.set(id, self.features.get(id).unlocked());
             match action {
                 Action::Requeue => acted.queues.push(self.requeue(id, now)),
@@ -49,6 +54,7 @@ impl MemoryState {
                     self.kill(id, now);
                 }
                 Action::Discard => self.forget(id),
+                Action::Reschedule(_) => {}
             }
         }
         acted
@@ -124,6 +130,19 @@ impl MemoryState {
         self.note_track(id, TrackState::Enqueued, now);
         self.note_arrival(id, is_retry, now);
         name
+    }
+
+    /// Changes when a scheduled job or a retry is due.
+    fn reschedule(&mut self, id: JobId, at: Timestamp) {
+        let job = self.job(id);
+        let MemoryJobState::In(set @ (SetName::Scheduled | SetName::Retries)) = job.rest else {
+            return;
+        };
+        let at = rules::spread(at, &job.jid);
+        let (json, base_bytes) = job_text::due_at(&job.json, job.base_bytes, at);
+        self.rewrite(id, json);
+        self.set_base_bytes(id, base_bytes);
+        self.rest(id, MemoryJobState::In(set), at.as_micros());
     }
 
     fn kill(&mut self, id: JobId, now: Timestamp) {

@@ -316,6 +316,12 @@ impl MemoryState {
         job.json = json;
     }
 
+    /// Sets the length of a job's text without its tail.
+    pub(super) fn set_base_bytes(&mut self, id: JobId, base_bytes: usize) {
+        let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
+        job.base_bytes = base_bytes;
+    }
+
     /// Removes a job from its place and from memory, and a removed queue with its last job.
     pub(super) fn forget(&mut self, id: JobId) {
         self.leave(id);

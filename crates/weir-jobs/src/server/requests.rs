@@ -1,6 +1,5 @@
 //! Processes the requests of [`crate::handle::Handle`], each in its own task.
 
-use std::future::Future;
 use std::rc::Rc;
 
 use tokio::sync::mpsc::Receiver;
@@ -8,12 +7,11 @@ use weir_base::shutdown::ShutdownToken;
 
 use super::parsing::{parse_filter, parse_key, parse_location, query_filter};
 use super::queue_limit::push_each;
+use super::replies::{reply_unless_dropped, send_reply};
 use super::{
     JobService, batches, cron, import, limits, reload, state_lines, steps, tasks, views, walk, xray,
 };
-use crate::handle::{
-    Envelope, HandleError, HandleRequest, JobQuery, Queues, Reply, Which, WorkerSignal,
-};
+use crate::handle::{Envelope, HandleError, HandleRequest, JobQuery, Queues, Which, WorkerSignal};
 use crate::model::{QueueName, WorkerDirective};
 use crate::quarantine;
 use crate::store::{
@@ -123,24 +121,6 @@ const fn directive(signal: WorkerSignal) -> WorkerDirective {
     }
 }
 
-pub(super) fn send_reply<T>(reply: Reply<T>, result: Result<T, HandleError>) {
-    // The receiver may have been dropped; the action is complete regardless.
-    let _ = reply.send(result);
-}
-
-/// Runs a read request, and cancels it if the receiver is dropped.
-pub(super) async fn reply_unless_dropped<T>(
-    mut reply: Reply<T>,
-    work: impl Future<Output = Result<T, HandleError>>,
-) {
-    let result = tokio::select! {
-        biased;
-        () = reply.closed() => return,
-        result = work => result,
-    };
-    send_reply(reply, result);
-}
-
 async fn page<S: Store>(
     service: &JobService<S>,
     query: JobQuery,
@@ -231,6 +211,7 @@ async fn act<S: Store>(
     action: Action,
 ) -> Result<u64, HandleError> {
     let location = parse_location(text, service)?;
+    let action = steps::check_place(&location, action)?;
     let settings = service.settings();
     match which {
         Which::Keys(keys) => {

@@ -9,9 +9,10 @@ use weir_base::clock::Timestamp;
 use super::JobService;
 use super::parsing::{parse_filter, parse_location};
 use super::walk;
-use crate::handle::{HandleError, StepAction, StepQuery};
+use crate::handle::{HandleError, StepAction, StepQuery, parse_time};
 use crate::model::{EntryKey, EntryKeyError, JobLocation, QueueName, SetName};
 use crate::quarantine::{self, Quarantine};
+use crate::rules;
 use crate::settings::JobServerLimits;
 use crate::stamp;
 use crate::store::{Action, Filter, ScanPage, ScanRequest, Selection, Store, StoredJob};
@@ -50,8 +51,9 @@ pub(super) async fn step<S: Store>(
         None => first_cursor(service, &place).await?,
     };
     let filter = parse_filter(query.search.as_deref(), query.jobtype);
-    let StepPage { jobs, next, scanned, missing } =
+    let StepPage { mut jobs, next, scanned, missing } =
         examine(service, &place, filter, &cursor).await?;
+    jobs.retain(|job| plan.changes(job));
     let matched = jobs.len() as u64;
     let count = plan.run(service, &place, jobs, limits).await?;
     Ok(view::StepView {
@@ -158,6 +160,19 @@ fn created_at(job: &StoredJob) -> Option<Timestamp> {
     stamp::parse(&created.created_at)
 }
 
+/// Returns an error if jobs of `place` can't be acted on so.
+pub(super) fn check_place(place: &JobLocation, action: Action) -> Result<Action, HandleError> {
+    match (action, place) {
+        (Action::Reschedule(_), JobLocation::Queue(_) | JobLocation::Set(SetName::Dead)) => {
+            let text = "only scheduled jobs and retries have a time at which they are due";
+            Err(HandleError::Invalid(text.to_owned()))
+        }
+        _ => Ok(action),
+    }
+}
+
+const ROUNDING_MICROS: u64 = 100;
+
 /// What a step does, checked.
 pub(super) enum Plan {
     Act(Action),
@@ -187,6 +202,9 @@ impl Plan {
                     _ => Self::Move(name),
                 }
             }
+            StepAction::Reschedule(time) => {
+                Self::Act(check_place(place, Action::Reschedule(parse_time(time)?))?)
+            }
             StepAction::TakeBack => {
                 let origin = match place {
                     JobLocation::Queue(queue) => quarantine::parts(queue.as_str()),
@@ -213,6 +231,19 @@ impl Plan {
     /// Returns whether it changes no job.
     pub(super) const fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
+    }
+
+    /// Returns whether the job is not yet as it should be. A rescheduled one is found again at its new time.
+    pub(super) fn changes(&self, job: &StoredJob) -> bool {
+        match self {
+            // In Redis, a time far ahead is rounded by some microseconds.
+            Self::Act(Action::Reschedule(at)) => {
+                let first = at.as_micros().saturating_sub(ROUNDING_MICROS);
+                let last = at.as_micros().saturating_add(rules::SPREAD_MICROS + ROUNDING_MICROS);
+                !(first..last).contains(&job.key.order)
+            }
+            _ => true,
+        }
     }
 
     /// Acts on `jobs`, and returns the number of jobs affected.

@@ -22,7 +22,6 @@ pub(super) use self::requests::process;
 pub(super) use self::run::supervise;
 use crate::handle::HandleError;
 use crate::metrics::{JobServerLimit, JobsMetrics};
-use crate::server::views::store_name;
 use crate::settings::JobServerSettings;
 use crate::view::{TaskState, TaskView};
 
@@ -48,7 +47,7 @@ impl Tasks {
     pub(crate) fn open(settings: &JobServerSettings, now: Timestamp) -> Self {
         let path = settings.tasks_file.clone();
         let mut kept = path.as_deref().map(read).unwrap_or_default();
-        let store = store_name(settings);
+        let store = settings.store.name();
         kept.tasks.iter_mut().for_each(|task| task.reopen(store, now));
         Self { kept: RefCell::new(kept), path, ..Self::default() }
     }

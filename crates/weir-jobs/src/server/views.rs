@@ -27,7 +27,7 @@ pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServ
         now: now.as_secs_f64(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: now.since(service.started).as_secs_f64(),
-        store: store_name(&settings).to_owned(),
+        store: settings.store.name().to_owned(),
         fsync: fsync_name(&settings).to_owned(),
         processed_total: counts.processed_total,
         failed_total: counts.failed_total,
@@ -47,14 +47,6 @@ pub(super) async fn overview<S: Store>(service: &JobService<S>) -> view::JobServ
         age_seconds: counts.age.as_secs_f64(),
         stores: service.metrics.stores(now),
         limits_lowered_until: counts.limits_lowered_until.map(Timestamp::as_secs_f64),
-    }
-}
-
-pub(super) const fn store_name(settings: &JobServerSettings) -> &'static str {
-    match settings.store {
-        StoreKind::Embedded => "embedded",
-        StoreKind::Memory => "memory",
-        StoreKind::External => "redis",
     }
 }
 

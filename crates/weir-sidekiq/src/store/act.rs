@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
-use weir_jobs::model::{EntryKey, JobLocation};
+use weir_base::clock::Timestamp;
+use weir_jobs::model::{EntryKey, JobLocation, SetName};
+use weir_jobs::rules;
 use weir_jobs::store::{Action, Selection, StoreError};
 
 use super::entries::RawEntry;
 use super::fail::note_left_over;
 use super::link_connection::LinkConnection;
 use super::moves::{MoveSource, MoveTarget, MovedText};
+use super::seconds;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 
@@ -96,6 +99,7 @@ impl StoreCore {
             }
             Action::Kill => MoveTarget::Dead(self.now()),
             Action::Discard => MoveTarget::Nowhere,
+            Action::Reschedule(at) => return self.reschedule(connection, place, entries, at).await,
         };
         let texts: Vec<_> = entries.into_iter().map(MovedText::unchanged).collect();
         let moved = self.shift(connection, &source, &target, &texts, "").await?.moved;
@@ -103,6 +107,29 @@ impl StoreCore {
             note_left_over(self.forget_kills_of(connection, place, &texts).await);
         }
         Ok(moved)
+    }
+
+    /// Changes when scheduled jobs or retries are due, of those that are still there.
+    async fn reschedule(
+        &self,
+        connection: &mut LinkConnection,
+        place: &JobLocation,
+        entries: Vec<RawEntry>,
+        at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let JobLocation::Set(SetName::Scheduled | SetName::Retries) = place else { return Ok(0) };
+        if entries.is_empty() {
+            return Ok(0);
+        }
+        // XX: a job that has become due and left is not added again.
+        let mut command = redis::cmd("ZADD");
+        command.arg(self.place_key(place)).arg("XX").arg("CH");
+        for entry in entries {
+            let due = rules::spread(at, &entry.key().jid);
+            command.arg(seconds::text(due)).arg(entry.payload);
+        }
+        let changed = command.query_async(connection).await;
+        changed.map_err(|error| self.link.failed(&error))
     }
 
     /// Forgets how often jobs that an operator has killed have killed their workers.

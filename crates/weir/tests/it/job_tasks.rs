@@ -27,10 +27,21 @@ fn start_on(redis: &RedisServer, limits: &str) -> Weir {
 
 /// Imports jobs with ids that begin with the queue's name, and of two types.
 fn fill(weir: &Weir, queue: &str, jobs: usize) {
+    fill_with(weir, queue, jobs, |_| String::new());
+}
+
+/// The member of a job that is due far ahead, each at another time.
+fn far_ahead(n: usize) -> String {
+    let (minute, second, millisecond) = (n / 1_000 / 60 % 60, n / 1_000 % 60, n % 1_000);
+    format!(",\"at\":\"2999-01-01T00:{minute:02}:{second:02}.{millisecond:03}Z\"")
+}
+
+fn fill_with(weir: &Weir, queue: &str, jobs: usize, more: impl Fn(usize) -> String) {
     let line = |n: usize| {
+        let more = more(n);
         let jobtype = if n.is_multiple_of(2) { "Even" } else { "Odd" };
         format!(
-            "{{\"jid\":\"{queue}-job-{n:06}\",\"jobtype\":\"{jobtype}\",\"args\":[{n}],\"queue\":\"{queue}\"}}\n"
+            "{{\"jid\":\"{queue}-job-{n:06}\",\"jobtype\":\"{jobtype}\",\"args\":[{n}],\"queue\":\"{queue}\"{more}}}\n"
         )
     };
     let lines: String = (0..jobs).map(line).collect();
@@ -71,7 +82,8 @@ fn wait_for_end(weir: &Weir, id: u64) -> Value {
 }
 
 fn depth(weir: &Weir, queue: &str) -> u64 {
-    let queues: Value = serde_json::from_str(&weir.site.ok(&["jobs", "list", "--json"])).unwrap();
+    let queues: Value =
+        serde_json::from_str(&weir.site.ok(&["jobs", "list", "--json"])).expect("JSON");
     let found = queues.as_array().expect("a list").iter().find(|row| row["name"] == queue);
     found.map_or(0, |row| number(&row["depth"]))
 }
@@ -143,7 +155,6 @@ fn a_stopped_task_stays_stopped_until_it_is_resumed() {
     kill_process(weir.service(), Signal::KILL).expect("killed");
     wait_until("Weir serves again", || try_task(&weir, id).is_some());
     assert_eq!((&task(&weir, id)["state"], depth(&weir, "b")), (&"stopped".into(), changed));
-    fill(&weir, "a-later", 1);
     weir.site.ok(&["jobs", "push", "Late", "[]", "--queue", "a"]);
     let resumed = weir.site.ok(&["jobs", "tasks", "resume", &id.to_string()]);
     assert_eq!(resumed, "5000 jobs changed in all\n");
@@ -189,17 +200,17 @@ fn tasks_at_once_and_ended_tasks_are_limited() {
 fn a_task_on_redis_waits_while_redis_is_away_and_goes_on_after_kill_9() {
     let Some(redis) = RedisServer::start() else { return };
     let weir = start_on(&redis, "advanced.scan_jobs_max = 100\n");
-    fill(&weir, "a", 20_000);
-    let id = begin(&weir, &["kill", "--from", "a", "--yes"]);
+    fill_with(&weir, "a", 6_000, far_ahead);
+    let id = begin(&weir, &["kill", "--from", "scheduled", "--yes"]);
     let changed = |at_least: u64| {
         wait_until("some jobs are dead", || {
             try_task(&weir, id).is_some_and(|task| number(&task["changed"]) >= at_least)
         });
     };
-    changed(1_000);
+    changed(500);
     kill_process(weir.service(), Signal::KILL).expect("killed");
-    changed(3_000);
-    weir.site.ok(&["jobs", "push", "Late", "[]", "--queue", "a", "--jid", "late-000001"]);
+    changed(2_000);
+    weir.site.ok(&["jobs", "push", "Late", "[]", "--in", "99h", "--jid", "late-000001"]);
     redis.signal("STOP");
     wait_until("the task waits", || {
         try_task(&weir, id).is_some_and(|task| !task["waits_for"].is_null())
@@ -210,10 +221,10 @@ fn a_task_on_redis_waits_while_redis_is_away_and_goes_on_after_kill_9() {
     assert!(list.contains("waiting"), "{list}");
     redis.signal("CONT");
     let done = wait_for_end(&weir, id);
-    assert_eq!((&done["state"], number(&done["changed"])), (&"done".into(), 20_000), "{done}");
-    assert_eq!(depth(&weir, "a"), 1, "it came later");
+    assert_eq!((&done["state"], number(&done["changed"])), (&"done".into(), 6_000), "{done}");
+    assert_eq!(matching(&weir, "scheduled", "late-"), 1, "it came later");
     let status: Value = serde_json::from_str(&weir.site.ok(&["status", "--json"])).unwrap();
-    assert_eq!(number(&status["jobs"]["dead"]), 20_000);
+    assert_eq!(number(&status["jobs"]["dead"]), 6_000);
     assert!(weir.stop().success());
 }
 
@@ -246,5 +257,52 @@ fn tasks_that_can_not_be_read_are_set_aside() {
     wait_until("Weir serves again", || weir.site.run(&["jobs", "tasks", "list"]).status.success());
     assert_eq!(weir.site.ok(&["jobs", "tasks", "list", "--json"]).trim(), "[]");
     assert!(file.with_extension("unreadable").exists());
+    assert!(weir.stop().success());
+}
+
+/// Changes times on a store.
+fn reschedule(weir: &Weir) {
+    fill_with(weir, "a", 300, far_ahead);
+    let odd = ["jobs", "reschedule", "--from", "scheduled", "--jobtype", "Odd", "--yes"];
+    let later = weir.site.ok(&[&odd[..], &["--at", "2998-12-31T12:00:00Z"]].concat());
+    assert_eq!(later, "150 jobs rescheduled\n");
+    assert_eq!(task(weir, 1)["examined"], 300, "those that it has changed are not examined twice");
+    let again = weir.site.shown(&[&odd[..], &["--at", "2998-12-31T13:00:00+01:00"]].concat());
+    assert_eq!(again, "exit: 0\n-- stdout\n0 jobs rescheduled\n-- stderr\n", "they are there");
+    let list = ["jobs", "list", "scheduled", "--json", "--limit", "300"];
+    let jobs: Value = serde_json::from_str(&weir.site.ok(&list)).expect("JSON");
+    let due = |job: &Value| job["at"].as_f64().expect("a time");
+    let (first, last) = (due(&jobs[0]), due(&jobs[149]));
+    assert_eq!((first.floor(), last.floor()), (32_472_100_800.0, first.floor()));
+    assert!(jobs.as_array().expect("a list")[..150].iter().all(|job| job["jobtype"] == "Odd"));
+    let one = weir.site.ok(&["jobs", "reschedule", "a-job-000000", "--in", "0s"]);
+    assert_eq!(one, "1 job rescheduled\n");
+    wait_until("it is due", || depth(weir, "a") == 1);
+    let rest = weir.site.ok(&["jobs", "reschedule", "--from", "scheduled", "--in", "0s", "--yes"]);
+    assert_eq!(rest, "299 jobs rescheduled\n");
+    wait_until("all are due", || depth(weir, "a") == 300);
+    for arguments in [
+        &["jobs", "reschedule", "a-job-000000", "--in", "1h"][..],
+        &["jobs", "reschedule", "--from", "a", "--in", "1h", "--yes"],
+    ] {
+        let rejected = weir.site.shown(arguments);
+        assert!(rejected.contains("only scheduled jobs and retries have a time"), "{rejected}");
+    }
+    let no_time = weir.site.shown(&["jobs", "reschedule", "--from", "scheduled", "--at", "noon"]);
+    assert!(no_time.contains("\"noon\" is not a time like 2026-12-01T10:00:00Z"), "{no_time}");
+}
+
+#[test]
+fn jobs_can_be_rescheduled() {
+    let weir = start("");
+    reschedule(&weir);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn jobs_in_redis_can_be_rescheduled() {
+    let Some(redis) = RedisServer::start() else { return };
+    let weir = start_on(&redis, "");
+    reschedule(&weir);
     assert!(weir.stop().success());
 }

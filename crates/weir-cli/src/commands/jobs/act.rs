@@ -1,4 +1,4 @@
-//! `weir jobs retry`, `kill` and `delete`: act on jobs by id, or on all matches.
+//! `weir jobs retry`, `kill`, `delete` and `reschedule`: act on jobs by id, or on all matches.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::target::Target;
 
-/// `weir jobs retry|kill|delete`.
+/// `weir jobs retry|kill|delete|reschedule`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["jids", "from"]))]
 pub(crate) struct JobsActArgs {
@@ -45,48 +45,54 @@ pub(crate) struct JobsActArgs {
 }
 
 /// The action on them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Verb {
     Retry,
     Kill,
     Delete,
+    /// To an RFC 3339 time.
+    Reschedule(String),
 }
 
 impl Verb {
-    fn action(self) -> JobAction {
+    fn action(&self) -> JobAction {
         match self {
             Self::Retry => JobAction::Requeue,
             Self::Kill => JobAction::Kill,
             Self::Delete => JobAction::Discard,
+            Self::Reschedule(time) => JobAction::Reschedule(time.clone()),
         }
     }
 
-    fn step(self) -> StepAction {
+    fn step(&self) -> StepAction {
         match self {
             Self::Retry => StepAction::Requeue,
             Self::Kill => StepAction::Kill,
             Self::Delete => StepAction::Discard,
+            Self::Reschedule(time) => StepAction::Reschedule(time.clone()),
         }
     }
 
-    fn question_verb(self) -> &'static str {
+    fn question_verb(&self) -> &'static str {
         match self {
             Self::Retry => "Retry",
             Self::Kill => "Kill",
             Self::Delete => "Delete",
+            Self::Reschedule(_) => "Reschedule",
         }
     }
 
-    fn past_participle(self) -> &'static str {
+    fn past_participle(&self) -> &'static str {
         match self {
             Self::Retry => "enqueued",
             Self::Kill => "moved to the dead set",
             Self::Delete => "deleted",
+            Self::Reschedule(_) => "rescheduled",
         }
     }
 }
 
-pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<Exit> {
+pub(super) async fn run(arguments: &JobsActArgs, verb: &Verb) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     if let Some(place) = &arguments.from {
         return match act_on_matching(&mut client, arguments, place, verb).await? {
@@ -106,7 +112,7 @@ pub(super) async fn run(arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<E
     Ok(Exit::Fine)
 }
 
-fn report(outcome: &TaskOutcome, arguments: &JobsActArgs, verb: Verb) -> anyhow::Result<Exit> {
+fn report(outcome: &TaskOutcome, arguments: &JobsActArgs, verb: &Verb) -> anyhow::Result<Exit> {
     let is_complete = outcome.report(arguments.json, verb.past_participle())?;
     Ok(if is_complete { Exit::Fine } else { Exit::Failed })
 }
@@ -115,7 +121,7 @@ async fn act_on_matching(
     client: &mut AdminClient,
     arguments: &JobsActArgs,
     place: &str,
-    verb: Verb,
+    verb: &Verb,
 ) -> anyhow::Result<Option<TaskOutcome>> {
     let place = query::place_name(place);
     let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
@@ -142,7 +148,7 @@ async fn act_on_matching(
 async fn act_on_named(
     client: &mut AdminClient,
     jids: &[String],
-    verb: Verb,
+    verb: &Verb,
 ) -> anyhow::Result<u64> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for jid in jids {

@@ -17,6 +17,7 @@ mod pause;
 mod push;
 mod quarantine;
 mod query;
+mod reschedule;
 mod salvage;
 mod show;
 mod task;
@@ -56,6 +57,8 @@ pub(crate) enum JobsCommand {
     Kill(act::JobsActArgs),
     /// Delete scheduled, failed or dead jobs
     Delete(act::JobsActArgs),
+    /// Change when scheduled jobs and retries are due
+    Reschedule(reschedule::JobsRescheduleArgs),
     /// Move jobs to another queue
     Move(move_jobs::JobsMoveArgs),
     /// Set jobs apart in paused queues under a name, and take them back
@@ -104,9 +107,10 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Types(arguments) => types::run(&arguments).await,
             JobsCommand::Type(arguments) => type_details::run(&arguments).await,
             JobsCommand::Show(arguments) => show::run(&arguments).await,
-            JobsCommand::Retry(arguments) => act::run(&arguments, Verb::Retry).await,
-            JobsCommand::Kill(arguments) => act::run(&arguments, Verb::Kill).await,
-            JobsCommand::Delete(arguments) => act::run(&arguments, Verb::Delete).await,
+            JobsCommand::Retry(arguments) => act::run(&arguments, &Verb::Retry).await,
+            JobsCommand::Kill(arguments) => act::run(&arguments, &Verb::Kill).await,
+            JobsCommand::Delete(arguments) => act::run(&arguments, &Verb::Delete).await,
+            JobsCommand::Reschedule(arguments) => reschedule::run(&arguments).await,
             JobsCommand::Move(arguments) => move_jobs::run(&arguments).await,
             JobsCommand::Quarantine(command) => quarantine::run(&command).await,
             JobsCommand::Tasks(command) => tasks::run(&command).await,

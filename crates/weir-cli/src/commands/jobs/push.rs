@@ -7,9 +7,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use weir_base::clock::Clock;
 use weir_jobs::view::Pushed;
 
+use super::reschedule::due_time;
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
 use crate::output;
@@ -87,13 +87,6 @@ fn job(arguments: &JobsPushArgs, jid: &str) -> anyhow::Result<Vec<u8>> {
     let at = arguments.after.map(due_time).transpose()?;
     let (retry, reserve_for) = (*retry, *reserve_for);
     Ok(serde_json::to_vec(&Job { jid, jobtype, queue, args, at, retry, reserve_for })?)
-}
-
-fn due_time(wait: Duration) -> anyhow::Result<String> {
-    let due = Clock::system().now() + wait;
-    let due = jiff::Timestamp::from_microsecond(i64::try_from(due.as_micros())?)
-        .context("--in: the duration is too long")?;
-    Ok(due.to_string())
 }
 
 /// Returns 24 random hex digits: 96 bits, so no two jobs get the same.

@@ -10,9 +10,8 @@ use crate::model::JobLocation;
 use crate::quarantine::Quarantine;
 use crate::server::JobService;
 use crate::server::parsing::parse_location;
-use crate::server::requests::{reply_unless_dropped, send_reply};
+use crate::server::replies::{reply_unless_dropped, send_reply};
 use crate::server::steps::{self, Plan};
-use crate::server::views::store_name;
 use crate::server::walk;
 use crate::store::Store;
 use crate::view::{TaskState, TaskView};
@@ -63,7 +62,7 @@ async fn start<S: Store>(
         kept.tasks.push(TaskRecord {
             id,
             by,
-            store: store_name(&settings).to_owned(),
+            store: settings.store.name().to_owned(),
             place: query.place,
             search: query.search.filter(|text| !text.is_empty()),
             jobtype: query.jobtype.filter(|text| !text.is_empty()),
@@ -175,8 +174,7 @@ async fn resume<S: Store>(service: &JobService<S>, id: u64) -> Result<TaskView, 
 
 /// Returns an error if the task is about the jobs of another store.
 fn check_store<S: Store>(service: &JobService<S>, id: u64) -> Result<(), HandleError> {
-    let settings = service.settings();
-    let store = store_name(&settings);
+    let store = service.settings().store.name();
     let other = service.tasks.read(id, |task| task.store.clone()).filter(|kept| kept != store);
     other.map_or(Ok(()), |other| {
         let text = format!("task {id} is about the jobs of another store ({other})");

@@ -179,9 +179,13 @@ async fn step<S: Store>(service: &JobService<S>, id: u64) -> Result<StepOutcome,
     }
     let settings = service.settings();
     let plan = Plan::new(&step.place, &step.action, &settings.limits)?;
-    let StepPage { jobs, next, scanned, missing } =
+    let StepPage { mut jobs, next, mut scanned, missing } =
         steps::examine(service, &step.place, step.filter, &step.cursor).await?;
     check_complete(missing)?;
+    let found = jobs.len();
+    jobs.retain(|job| plan.changes(job));
+    // Mostly those that it has changed itself, and meets again.
+    scanned -= (found - jobs.len()) as u64;
     let now = service.clock.now();
     let matched = jobs.len() as u64;
     if matched > 0 && !plan.is_nothing() {

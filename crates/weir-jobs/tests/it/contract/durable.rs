@@ -4,6 +4,7 @@
 //! a push that is acknowledged after it carries it along.
 
 use weir_jobs::model::{Wid, WorkerEnd};
+use weir_jobs::rules;
 use weir_jobs::store::{Action, JobState, QueueAction, Selection, Store};
 
 use super::harness::Durable;
@@ -104,6 +105,22 @@ pub(crate) async fn a_removed_queue_stays_away_while_its_jobs_are_in_sets<H: Dur
     assert_eq!(world.depth("default").await, 1, "its retry brings the queue back");
     let world = world.restart().await;
     assert_eq!(world.drain("default").await, "retry-001");
+}
+
+pub(crate) async fn a_rescheduled_job_keeps_its_time_over_a_crash<H: Durable>(world: World<H>) {
+    world.schedule("sched-001", seconds(60)).await;
+    world.push_and_fail("retry-001", "").await;
+    let at = world.now() + seconds(7_200);
+    for (place, jid) in [("scheduled", "sched-001"), ("retries", "retry-001")] {
+        assert_eq!(world.act_on(place, jid, Action::Reschedule(at)).await, 1);
+    }
+    let world = world.crash().await;
+    for jid in ["sched-001", "retry-001"] {
+        assert_eq!(world.found(jid).await.unwrap().at, rules::spread(at, jid), "{jid}");
+    }
+    assert_eq!(world.census().await, (0, 0, 1, 1, 0));
+    world.advance(seconds(7_201)).await;
+    assert_eq!(world.depth("default").await, 2);
 }
 
 pub(crate) async fn kills_count_over_crashes<H: Durable>(mut world: World<H>) {

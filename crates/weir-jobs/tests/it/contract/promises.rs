@@ -32,7 +32,9 @@ macro_rules! promises_of_every_store {
                 a_job_waits_for_its_time_to_the_microsecond,
                 due_jobs_are_enqueued_in_the_order_of_their_times,
                 a_due_job_goes_behind_those_that_wait,
-                nobody_has_to_ask_for_what_is_due;
+                nobody_has_to_ask_for_what_is_due,
+                a_rescheduled_job_is_due_at_its_new_time,
+                a_rescheduled_job_wakes_a_fetch;
             dead:
                 the_dead_set_has_a_size,
                 the_dead_are_forgotten_with_age,
@@ -142,6 +144,7 @@ macro_rules! promises_of_durable_stores {
                 a_crash_puts_reserved_jobs_back_in_their_places,
                 a_late_ack_after_a_crash_removes_the_job,
                 kills_count_over_crashes,
+                a_rescheduled_job_keeps_its_time_over_a_crash,
                 order_goes_on_after_a_restart,
                 what_was_emptied_stays_empty,
                 a_removed_queue_stays_away_while_its_jobs_are_in_sets;
