@@ -14,6 +14,7 @@
 //! | `POST push`, `POST import?only_absent=` (JSON lines) | [`view::Pushed`] |
 //! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
 //! | `POST act/step` [`StepQuery`] | [`view::StepView`]: one step of an action on all matches |
+//! | `POST cancel` [`CancelQuery`] | [`view::CancelView`] |
 //! | `POST tasks` [`TaskRequest`] | [`view::TaskView`] of the task that has begun |
 //! | `GET tasks`, `GET tasks/{id}` | a list of [`view::TaskView`], or one, or 404 |
 //! | `POST tasks/{id}/stop`, `POST tasks/{id}/resume` | [`view::TaskView`] |
@@ -44,8 +45,8 @@ use weir_base::admin_api::{AdminError, JsonInput, Params};
 
 use crate::response::AdminResult;
 use weir_jobs::handle::{
-    CronAction, Handle, HandleError, ImportMode, JobQuery, JobTypeQuery, JobTypesQuery, Queues,
-    StepQuery, TaskRequest, Which, WorkerSignal, XrayQuery, parse_time,
+    CancelQuery, CronAction, Handle, HandleError, ImportMode, JobQuery, JobTypeQuery,
+    JobTypesQuery, Queues, StepQuery, TaskRequest, Which, WorkerSignal, XrayQuery, parse_time,
 };
 use weir_jobs::store::{Action, QueueAction};
 use weir_jobs::view;
@@ -165,6 +166,7 @@ pub fn router(handle: Handle) -> Router {
         .route("/import", post(import))
         .route("/act", post(act))
         .route("/act/step", post(act_step))
+        .route("/cancel", post(cancel))
         .route("/tasks", get(tasks).post(start_task))
         .route("/tasks/{id}", get(task))
         .route("/tasks/{id}/stop", post(stop_task))
@@ -337,6 +339,13 @@ async fn act_step(
     JsonInput(query): JsonInput<StepQuery>,
 ) -> AdminResult<view::StepView> {
     Ok(Json(handle.act_step(query).await.map_err(errors::handle_error)?))
+}
+
+async fn cancel(
+    State(handle): State<Handle>,
+    JsonInput(query): JsonInput<CancelQuery>,
+) -> AdminResult<view::CancelView> {
+    Ok(Json(handle.cancel(query).await.map_err(errors::handle_error)?))
 }
 
 async fn tasks(State(handle): State<Handle>) -> AdminResult<Vec<view::TaskView>> {

@@ -140,6 +140,15 @@ pub enum WorkerSignal {
     Terminate,
 }
 
+/// The jobs in progress that are cancelled: those with these ids, or all of a type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelQuery {
+    #[serde(default)]
+    pub jids: Vec<String>,
+    #[serde(default)]
+    pub jobtype: Option<String>,
+}
+
 /// What an operator does with a cron job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -277,6 +286,11 @@ impl Handle {
     /// Runs one step of an action on all matching jobs.
     pub async fn act_step(&self, query: StepQuery) -> Result<view::StepView, HandleError> {
         self.ask(|reply| HandleRequest::ActStep(query, reply)).await
+    }
+
+    /// Cancels jobs in progress.
+    pub async fn cancel(&self, query: CancelQuery) -> Result<view::CancelView, HandleError> {
+        self.ask(|reply| HandleRequest::Cancel(query, reply)).await
     }
 
     /// Starts a task: an action on all matching jobs that the server runs in the background.

@@ -26,6 +26,7 @@
 pub mod allocation;
 pub mod batches;
 mod callback_text;
+mod cancellations;
 pub mod cron;
 pub mod custom;
 pub mod dispatch;

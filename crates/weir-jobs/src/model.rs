@@ -223,6 +223,8 @@ pub struct FailureReport {
     pub message: String,
     /// At most 50 lines.
     pub backtrace: Vec<String>,
+    /// The job was cancelled: it is dead, whatever its retries.
+    pub is_final: bool,
 }
 
 /// The failure state of a job: the `failure` member of its JSON.

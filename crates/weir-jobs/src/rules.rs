@@ -49,6 +49,7 @@ pub fn fail(
     let outcome = match u32::try_from(job.retry) {
         _ if job.cause == FailureCause::WorkerKilled => FailOutcome::Dead,
         Ok(0) => FailOutcome::Discarded,
+        _ if report.is_final => FailOutcome::Dead,
         Ok(retries) if retry_count < retries => {
             FailOutcome::Retry { next_at: now + retry_delay(retry_count, random) }
         }
@@ -110,6 +111,7 @@ pub fn reservation_expired(jid: Box<str>) -> FailureReport {
         errtype: "ReservationExpired".to_owned(),
         message: "not acknowledged within its reserve_for".to_owned(),
         backtrace: Vec::new(),
+        is_final: false,
     }
 }
 
@@ -166,6 +168,7 @@ pub fn worker_killed(jid: Box<str>, times: u8) -> FailureReport {
             "{times} {workers} died while running it (jobs.limits.advanced.returns_max)"
         ),
         backtrace: Vec::new(),
+        is_final: false,
     }
 }
 
@@ -195,6 +198,7 @@ mod tests {
             errtype: "E".to_owned(),
             message: "m".to_owned(),
             backtrace: vec!["a".to_owned(), "b".to_owned()],
+            is_final: false,
         }
     }
 

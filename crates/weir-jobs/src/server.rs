@@ -6,6 +6,7 @@
 
 mod accept;
 mod batches;
+mod cancel;
 pub(crate) mod cron;
 mod descriptors;
 pub(crate) mod import;

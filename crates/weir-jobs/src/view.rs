@@ -4,6 +4,7 @@
 //! which JavaScript and Python read without conversion.
 
 mod batches;
+mod cancel;
 mod job_types;
 mod limits;
 mod step;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::node::NodeView;
 pub use batches::{BatchListPage, BatchView};
+pub use cancel::{CancelView, CancelledJobView};
 pub use job_types::{
     DurationsView, ErrorGroupView, JobTypeDetails, JobTypeView, JobTypesView, LastFailureView,
     TypeCounts, TypeFiguresSource, TypeQueueView, TypeSliceView,

@@ -30,6 +30,8 @@ pub(crate) struct Profile {
     pub(crate) pid: u64,
     pub(crate) labels: Vec<String>,
     pub(crate) rss_kb: u64,
+    /// It understands `cancel` in the reply to a BEAT.
+    pub(crate) can_cancel: bool,
 }
 
 /// All worker processes that send heartbeats.
@@ -211,6 +213,17 @@ impl WorkerRegistry {
             }
         }
         told
+    }
+
+    /// Returns the host and the process id of a worker, and whether it understands `cancel`.
+    pub(crate) fn cancelling(&self, wid: &Wid) -> Option<(String, bool)> {
+        let Profile { hostname, pid, can_cancel, .. } = &self.by_wid.get(wid)?.profile;
+        Some((format!("{hostname} pid {pid}"), *can_cancel))
+    }
+
+    /// Returns whether a worker understands `cancel`.
+    pub(crate) fn can_cancel(&self, wid: &str) -> bool {
+        self.by_wid.get(wid).is_some_and(|worker| worker.profile.can_cancel)
     }
 
     /// Returns whether a worker's last connection was cut while it ran, and it has not returned.

@@ -26,6 +26,7 @@ pub(super) async fn ackb<S: Store>(
     let max = settings.limits.batch_jobs_max;
     let jids: Vec<JidText<'_>> = payload::parse_array("ACKB", json, max)?;
     let jids: Vec<&str> = jids.iter().map(|jid| &*jid.0).collect();
+    service.end_cancelled(reporter, &jids);
     let unknown = service.store.ack_from(reporter, &jids).await?;
     let not_found = |place: usize| {
         let jid = jids[place];
@@ -47,7 +48,10 @@ pub(super) async fn failb<S: Store>(
     let (mut reports, mut malformed) = (Vec::with_capacity(texts.len()), Vec::new());
     for text in texts {
         match fail::parse(text.get().as_bytes()) {
-            Ok(report) => reports.push(report),
+            Ok(mut report) => {
+                fail::mark_cancelled(service, reporter, &mut report);
+                reports.push(report);
+            }
             Err(error) => malformed.push((fail::jid_of(text.get()), error.to_string())),
         }
     }

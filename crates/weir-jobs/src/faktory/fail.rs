@@ -27,9 +27,21 @@ pub(super) async fn fail<S: Store>(
     reporter: Option<&Wid>,
     json: &[u8],
 ) -> Result<FaktoryReply, FaktoryError> {
-    let outcome = service.store.fail_from(reporter, vec![parse(json)?]).await.pop();
+    let mut report = parse(json)?;
+    mark_cancelled(service, reporter, &mut report);
+    let outcome = service.store.fail_from(reporter, vec![report]).await.pop();
     outcome.expect("each report has an outcome")?;
     Ok(FaktoryReply::Ok)
+}
+
+/// A cancelled job is not tried again.
+pub(super) fn mark_cancelled<S: Store>(
+    service: &JobService<S>,
+    reporter: Option<&Wid>,
+    report: &mut FailureReport,
+) {
+    let now = service.clock.now();
+    report.is_final = service.cancellations.borrow_mut().end(&report.jid, reporter, now);
 }
 
 pub(super) fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
@@ -39,6 +51,7 @@ pub(super) fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {
         errtype: text_or_unknown(text.errtype),
         message: text_or_unknown(text.message),
         backtrace: text.backtrace.unwrap_or_default(),
+        is_final: false,
     };
     Ok(rules::cut(report, rules::BACKTRACE_LINES_MAX))
 }
@@ -84,6 +97,7 @@ mod tests {
             errtype: "unknown".to_owned(),
             message: "unknown".to_owned(),
             backtrace: Vec::new(),
+            is_final: false,
         };
         assert_eq!(report, unknown);
         let blank =

@@ -74,6 +74,7 @@ impl Hello {
                 pid: non_negative(text.pid),
                 labels,
                 rss_kb: non_negative(text.rss_kb),
+                can_cancel: text.weir.is_some_and(|weir| weir.cancel),
             },
             version: text.v.unwrap_or(1),
             password_hash: text.pwdhash.unwrap_or_default(),
@@ -97,6 +98,14 @@ struct HelloText {
     labels: Option<Vec<String>>,
     pwdhash: Option<String>,
     rss_kb: Option<i64>,
+    weir: Option<Extensions>,
+}
+
+/// What the client understands beyond the protocol of Faktory.
+#[derive(Deserialize)]
+struct Extensions {
+    #[serde(default)]
+    cancel: bool,
 }
 
 #[cfg(test)]
@@ -131,6 +140,12 @@ mod tests {
         let hello = parse("HELLO {\"v\":2,\"wid\":\"w1\",\"pid\":7,\"x\":1}").unwrap().unwrap();
         assert_eq!(hello.wid, Some(Wid::new("w1")));
         assert_eq!((hello.version, hello.profile.pid), (2, 7));
+        assert!(!hello.profile.can_cancel);
+        for (weir, expected) in [("{\"cancel\":true}", true), ("{}", false), ("null", false)] {
+            let hello =
+                parse(&format!("HELLO {{\"wid\":\"w1\",\"weir\":{weir}}}")).unwrap().unwrap();
+            assert_eq!(hello.profile.can_cancel, expected, "{weir}");
+        }
         let profile = parse("HELLO {\"pid\":-1,\"rss_kb\":-1}").unwrap().unwrap().profile;
         assert_eq!((profile.pid, profile.rss_kb), (0, 0));
     }

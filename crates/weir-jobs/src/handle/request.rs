@@ -3,8 +3,8 @@
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
-    CronAction, HandleError, ImportMode, JobQuery, Queues, StepQuery, TaskRequest, Which,
-    WorkerSignal, XrayQuery,
+    CancelQuery, CronAction, HandleError, ImportMode, JobQuery, Queues, StepQuery, TaskRequest,
+    Which, WorkerSignal, XrayQuery,
 };
 use crate::export_lines::StatePlace;
 use crate::settings::JobServerSettings;
@@ -39,6 +39,7 @@ pub(crate) enum HandleRequest {
     Act(String, Which, Action, Reply<u64>),
     ActStep(StepQuery, Reply<view::StepView>),
     Task(TaskCall),
+    Cancel(CancelQuery, Reply<view::CancelView>),
     ActOnQueues(Queues, QueueAction, Reply<u64>),
     SignalWorkers(Option<String>, WorkerSignal, Reply<u64>),
     Damages(Reply<Vec<view::Damage>>),

@@ -9,7 +9,7 @@ use super::parsing::{parse_filter, parse_key, parse_location, query_filter};
 use super::queue_limit::push_each;
 use super::replies::{reply_unless_dropped, send_reply};
 use super::{
-    JobService, batches, cron, import, limits, reload, state_lines, steps, tasks, views, walk, xray,
+    JobService, batches, cancel, cron, import, limits, reload, state_lines, steps, tasks, views, walk, xray,
 };
 use crate::handle::{Envelope, HandleError, HandleRequest, JobQuery, Queues, Which, WorkerSignal};
 use crate::model::{QueueName, WorkerDirective};
@@ -78,6 +78,9 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         }
         HandleRequest::ActStep(query, reply) => {
             send_reply(reply, steps::step(service, query).await);
+        }
+        HandleRequest::Cancel(query, reply) => {
+            send_reply(reply, cancel::cancel(service, query).await);
         }
         HandleRequest::Task(call) => tasks::process(service, call).await,
         HandleRequest::ActOnQueues(queues, action, reply) => {

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::failed_attempts::FailedAttempts;
 
+use crate::cancellations::Cancellations;
 use crate::faktory::{Buffers, Signal, SignalLevel};
 use crate::job::{IgnoredCounts, IgnoredMember, JobBatch};
 use crate::metrics::JobsMetrics;
@@ -45,6 +46,7 @@ pub(crate) struct JobService<S> {
     /// gone. Across awaits, so tokio's.
     pub(crate) importing: tokio::sync::Mutex<()>,
     pub(crate) tasks: Tasks,
+    pub(crate) cancellations: RefCell<Cancellations>,
     pub(crate) commands_total: Cell<u64>,
     pub(crate) rates: RefCell<QueueRates>,
     pub(crate) sampled_depths: SampledDepths,
@@ -76,6 +78,7 @@ impl<S> JobService<S> {
             waiting_fetches: Gauge::default(),
             importing: Default::default(),
             tasks: Tasks::default(),
+            cancellations: RefCell::default(),
             commands_total: Cell::default(),
             rates: RefCell::default(),
             sampled_depths: SampledDepths::default(),
@@ -110,6 +113,14 @@ pub(crate) struct OwedRelease {
 }
 
 impl<S: Store> JobService<S> {
+    /// Forgets that jobs were cancelled which have succeeded.
+    pub(crate) fn end_cancelled(&self, reporter: Option<&Wid>, jids: &[&str]) {
+        let (mut marks, now) = (self.cancellations.borrow_mut(), self.clock.now());
+        for jid in jids {
+            marks.end(jid, reporter, now);
+        }
+    }
+
     /// Has the reaper release what a worker has reserved now.
     pub(crate) fn owe_release(&self, wid: Wid, end: WorkerEnd) {
         let mark = self.store.reservation_mark();

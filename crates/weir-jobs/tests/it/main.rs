@@ -5,6 +5,7 @@
 mod contract;
 mod damage;
 mod faktory_batches;
+mod faktory_cancel;
 mod faktory_cases;
 mod faktory_enterprise;
 mod faktory_fairness;

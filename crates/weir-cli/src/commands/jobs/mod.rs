@@ -2,6 +2,7 @@
 
 mod act;
 mod batches;
+mod cancel;
 mod clear;
 mod cron;
 mod damage;
@@ -74,6 +75,8 @@ pub(crate) enum JobsCommand {
     Workers(Box<workers::JobsWorkersArgs>),
     /// List the jobs in progress, the longest-running first
     Working(working::JobsWorkingArgs),
+    /// Ask workers to end jobs in progress, and do not retry these
+    Cancel(cancel::JobsCancelArgs),
     /// Pause queues: their jobs are not fetched
     Pause(pause::JobsPauseArgs),
     /// Resume paused queues
@@ -117,6 +120,7 @@ pub(crate) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Clear(arguments) => clear::run(&arguments).await,
             JobsCommand::Workers(arguments) => workers::run(&arguments).await,
             JobsCommand::Working(arguments) => working::run(&arguments).await,
+            JobsCommand::Cancel(arguments) => cancel::run(&arguments).await,
             JobsCommand::Pause(arguments) => pause::run(&arguments, pause::Verb::Pause).await,
             JobsCommand::Resume(arguments) => pause::run(&arguments, pause::Verb::Resume).await,
             JobsCommand::Cron(command) => cron::run(&command).await,

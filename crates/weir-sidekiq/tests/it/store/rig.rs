@@ -149,6 +149,7 @@ pub(crate) fn report(jid: &str) -> FailureReport {
         errtype: "Oops".to_owned(),
         message: "it broke".to_owned(),
         backtrace: vec!["line 1".to_owned()],
+        is_final: false,
     }
 }
 
