@@ -9,7 +9,8 @@ use super::parsing::{parse_filter, parse_key, parse_location, query_filter};
 use super::queue_limit::push_each;
 use super::replies::{reply_unless_dropped, send_reply};
 use super::{
-    JobService, batches, cancel, cron, import, limits, reload, state_lines, steps, tasks, views, walk, xray,
+    JobService, batches, cancel, cron, import, limits, reload, state_lines, steps, tasks, views,
+    walk, xray,
 };
 use crate::handle::{Envelope, HandleError, HandleRequest, JobQuery, Queues, Which, WorkerSignal};
 use crate::model::{QueueName, WorkerDirective};
