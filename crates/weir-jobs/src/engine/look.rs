@@ -91,9 +91,7 @@ impl<D: Disk> Engine<D> {
 
     /// Returns how many jobs wait of the tenant of a job with this text.
     pub(crate) fn tenant_depth(&self, queue: &str, json: &[u8]) -> Option<TenantDepth> {
-        let Some(number) = self.state.queues.number(queue) else {
-            return None;
-        };
+        let number = self.state.queues.number(queue)?;
         self.state.queues.get(number).fair.as_ref()?.tenant_depth(json)
     }
 
