@@ -9,8 +9,8 @@ pub(super) struct PageEnd {
     pub(super) queue: QueueName,
     /// Of the last entry, which may leave the list.
     pub(super) key: EntryKey,
-    /// Of the first entry behind it.
-    pub(super) next_key: EntryKey,
+    /// Of the first entry behind it. `None`: the list ended there.
+    pub(super) next_key: Option<EntryKey>,
     pub(super) newest_first: bool,
     /// Where the page began.
     pub(super) began: usize,
@@ -38,7 +38,7 @@ mod tests {
         let mut end = PageEnd {
             queue: QueueName::parse("q", &JobServerLimits::default()).unwrap(),
             key: EntryKey { order: 1, jid: "a".into() },
-            next_key: EntryKey { order: 2, jid: "b".into() },
+            next_key: None,
             newest_first: false,
             began: 10,
             position: 20,

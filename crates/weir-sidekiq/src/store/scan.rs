@@ -48,7 +48,7 @@ impl StoreCore {
         let (mut last, mut follower) = (None, None);
         for entry in &entries {
             if page.scanned + 1 >= count || page.jobs.len() >= request.limit {
-                page.next = last;
+                page.next = last.clone();
                 follower = Some(entry.key());
                 break;
             }
@@ -59,7 +59,9 @@ impl StoreCore {
                 page.jobs.push(job);
             }
         }
-        self.remember_page_end(request, from, &page, follower);
+        if let Some(key) = last {
+            self.remember_page_end(request, from, page.scanned, key, follower);
+        }
         Ok(page)
     }
 
@@ -67,14 +69,13 @@ impl StoreCore {
         &self,
         request: &ScanRequest,
         from: usize,
-        page: &ScanPage,
-        follower: Option<EntryKey>,
+        scanned: usize,
+        key: EntryKey,
+        next_key: Option<EntryKey>,
     ) {
         let JobLocation::Queue(queue) = &request.place else { return };
-        let Some((key, next_key)) = page.next.clone().zip(follower) else { return };
         let newest_first = request.newest_first;
-        let position =
-            if newest_first { from.saturating_sub(page.scanned) } else { from + page.scanned };
+        let position = if newest_first { from.saturating_sub(scanned) } else { from + scanned };
         let (queue, began) = (queue.clone(), from);
         let end = PageEnd { queue, key, next_key, newest_first, began, position };
         *self.page_end.borrow_mut() = Some(end);
@@ -164,7 +165,7 @@ impl StoreCore {
         };
         let index = if newest_first { position.saturating_sub(1) } else { position };
         let entry = self.list_range(connection, queue, index, index + 1).await?;
-        let is_there = entry.first().is_some_and(|entry| entry.key() == next_key);
+        let is_there = entry.first().is_some_and(|entry| Some(entry.key()) == next_key);
         Ok(is_there.then_some(position))
     }
 

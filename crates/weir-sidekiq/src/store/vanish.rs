@@ -178,7 +178,9 @@ impl StoreCore {
         if counts.is_empty() {
             return Ok(());
         }
-        match connection.hset_multiple(self.kills_key(to), &counts).await {
+        let mut command = redis::cmd("HSET");
+        command.arg(self.kills_key(to)).arg(&counts);
+        match command.query_async(connection).await {
             Err(error) if error.code() == Some("WRONGTYPE") => Ok(()),
             copied => copied.map_err(|error| self.link.failed(&error)),
         }

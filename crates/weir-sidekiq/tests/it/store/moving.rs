@@ -10,7 +10,7 @@ use redis::Commands as _;
 use weir_jobs::model::{EntryKey, JobLocation, SetName};
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Action, Filter, ScanPage, ScanRequest, Selection, Store, StoreError};
-use weir_sidekiq::RedisEndpoint;
+use weir_sidekiq::{RedisAddress, RedisEndpoint};
 
 use super::cutting_proxy::CuttingProxy;
 use super::rig::{Node, queue_name, run, run_alone, run_for};
@@ -60,18 +60,22 @@ fn jids(redis: &RedisEndpoint, list: &str) -> Vec<String> {
     texts.iter().rev().map(|text| jid_of(text)).collect()
 }
 
-async fn page(node: &Node, place: &JobLocation, after: Option<EntryKey>) -> ScanPage {
+async fn page(
+    node: &Node,
+    place: &JobLocation,
+    after: Option<EntryKey>,
+) -> Result<ScanPage, StoreError> {
     let limits = JobServerLimits::default();
     let filter = Filter { jobtype: Some("Digest".to_owned()), ..Filter::default() };
     let (place, newest_first) = (place.clone(), false);
     let (limit, scan_max) = (limits.page_jobs_max, limits.scan_jobs_max);
     let request = ScanRequest { place, after, newest_first, limit, scan_max, filter };
-    node.store.scan(request).await.unwrap()
+    node.store.scan(request).await
 }
 
 async fn move_all(node: &Node, place: &JobLocation, target: &str) -> Result<u64, StoreError> {
     let keys: Vec<EntryKey> =
-        page(node, place, None).await.jobs.into_iter().map(|it| it.key).collect();
+        page(node, place, None).await?.jobs.into_iter().map(|it| it.key).collect();
     node.store.move_to(place, &keys, &queue_name(target), true).await
 }
 
@@ -79,7 +83,7 @@ async fn move_all(node: &Node, place: &JobLocation, target: &str) -> Result<u64,
 async fn move_in_steps(node: &Node, target: &str, mut after_step: impl FnMut()) -> u64 {
     let (mut after, mut moved) = (None, 0);
     loop {
-        let found = page(node, &queue("q"), after).await;
+        let found = page(node, &queue("q"), after).await.unwrap();
         let keys: Vec<EntryKey> = found.jobs.into_iter().map(|job| job.key).collect();
         moved += node.store.move_to(&queue("q"), &keys, &queue_name(target), true).await.unwrap();
         after_step();
@@ -297,16 +301,20 @@ fn jobs_stay_if_their_target_is_no_list_or_they_could_not_be_taken_back() {
     });
 }
 
+fn by_socket(redis: &RedisServer) -> RedisEndpoint {
+    RedisEndpoint { address: RedisAddress::Unix(redis.socket()), ..redis.endpoint() }
+}
+
 /// In a Redis that is full, jobs can still be deleted, killed and moved.
 #[test]
 fn a_full_redis_lets_operators_act() {
     let Some(redis) = RedisServer::start() else { return };
     run_alone(async move {
-        let endpoint = redis.endpoint();
+        let endpoint = by_socket(&redis);
         let node = Node::open_in(tempfile::tempdir().unwrap(), &endpoint, LONG_LEASE);
         fill(&endpoint, 300, false);
         assert_eq!(node.fetch_now("none").await, None);
-        let listed = page(&node, &queue("q"), None).await.jobs;
+        let listed = page(&node, &queue("q"), None).await.unwrap().jobs;
         assert_eq!(listed.len(), 100);
         redis.run(&[&["CONFIG", "SET", "maxmemory", "1"]]);
         let pushed: Result<u64, _> = client(&endpoint).lpush("queue:q", "x");
@@ -349,7 +357,7 @@ fn a_long_queue_is_moved_in_short_steps() {
     #[expect(clippy::disallowed_methods, reason = "a measurement by hand sets the size")]
     let jobs = std::env::var("WEIR_SIDEKIQ_JOBS").map_or(20_000, |jobs| jobs.parse().unwrap());
     run_for(Duration::from_secs(600), async move {
-        let endpoint = redis.endpoint();
+        let endpoint = by_socket(&redis);
         fill(&endpoint, jobs, false);
         redis.run(&[&["CONFIG", "SET", "slowlog-log-slower-than", "1000"], &["SLOWLOG", "RESET"]]);
         redis.run(&[&["CONFIG", "SET", "slowlog-max-len", "1000"]]);
