@@ -195,7 +195,6 @@ fn move_beside_a_consumer(redis: &RedisEndpoint, weir: &RedisEndpoint) {
             all.iter().filter(|jid| !late(jid)).cloned().collect()
         };
         let (left, apart) = (jids(&endpoint, "queue:q"), jids(&endpoint, "queue:quarantine.x.q"));
-        println!("{} popped meanwhile, {moved} moved, {} left", popped.len(), left.len());
         assert!(popped.len() > 100, "the consumer comes in between");
         assert!(moved > 1_000, "{moved}");
         assert_eq!(apart.len() as u64, moved);
