@@ -450,7 +450,7 @@ mod tests {
             r#"running{jobtype="b"} 0"#,
             r#"run_seconds_total{jobtype="other"} 6.0"#,
             r#"wait_seconds_total{jobtype="b"} 0.0"#,
-            r#"run_quantile_seconds{jobtype="b",quantile="0.99"} 1."#,
+            r#"run_quantile_seconds{jobtype="b",quantile="0.99"} 2.0"#,
             r#"wait_quantile_seconds{jobtype="b",quantile="0.5"} 0.0"#,
         ] {
             assert!(text.contains(&format!("weir_jobs_type_{line}")), "{line}: {text}");

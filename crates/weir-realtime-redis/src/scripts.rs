@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Script, ServerErrorKind};
 use weir_realtime::hub::HeldChannel;
 use weir_realtime::pusher::position::{ChannelPosition, Epoch};
@@ -12,7 +13,6 @@ use weir_realtime::shared_log::{
     UnsentMembers,
 };
 
-use crate::command_connection::CommandConnection;
 use crate::keys::Keys;
 use crate::partition::Partition;
 use crate::record;
@@ -81,7 +81,7 @@ static END_LEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/end_lease.lua")));
 
 /// Stores the scripts on the server, which loses them when it restarts.
-pub(crate) async fn load(connection: &mut CommandConnection) -> RedisResult<()> {
+pub(crate) async fn load(connection: &mut impl ConnectionLike) -> RedisResult<()> {
     let members =
         [&*CHANGE_MEMBERS, &*REMOVE_NODE, &*READ_MEMBERS, &*LEASE, &*END_LEASE, &*REPORTS];
     let limits = [&*SHARE_CONNECTIONS];

@@ -19,7 +19,7 @@ async fn reload(site: &Site, change: impl FnOnce(&mut JobServerSettings)) {
     let mut settings = JobServerSettings { store: StoreKind::Memory, ..Default::default() };
     settings.limits.fetch_wait = std::time::Duration::from_millis(50);
     change(&mut settings);
-    assert_eq!(site.handle().reload(settings).await.expect("a reload"), [String::new(); 0]);
+    assert!(site.handle().reload(settings).await.expect("a reload").is_empty());
 }
 
 fn queue(settings: &mut JobServerSettings, name: &str, queue: QueueSettings) {

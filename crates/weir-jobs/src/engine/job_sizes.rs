@@ -48,6 +48,14 @@ impl JobSizes {
     }
 }
 
+/// A queue whose jobs are being counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizing {
+    pub(crate) queue: u16,
+    /// Jobs with an order up to this are counted. `None`: none.
+    pub(crate) up_to: Option<u64>,
+}
+
 const fn place_of(job: JobIndex) -> (usize, usize) {
     let index = job.0 as usize;
     (index / CHUNK_ENTRIES, index % CHUNK_ENTRIES)

@@ -5,19 +5,12 @@ use weir_log::Disk;
 
 use super::arena::JobIndex;
 use super::core::Engine;
+use super::job_sizes::Sizing;
 use super::journal::read_body_ahead;
 
 /// Jobs that are counted before other work continues: some 0.5 ms, mostly for reading them. Small in the simulation, so
 /// that crashes happen in between.
 const SLICE_JOBS: usize = if cfg!(test) { 3 } else { 256 };
-
-/// A queue whose jobs are being counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizing {
-    queue: u16,
-    /// Jobs with an order up to this are counted. `None`: none.
-    up_to: Option<u64>,
-}
 
 impl<D: Disk> Engine<D> {
     /// Returns the bytes of the jobs that wait in a queue, as far as they are counted. `None`: they are not.

@@ -19,7 +19,7 @@ pub(crate) enum FaktoryError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    QueueFull(#[from] QueueFull),
+    QueueFull(#[from] Box<QueueFull>),
     #[error("malformed {command}: {complaint}")]
     Malformed { command: &'static str, complaint: String },
     #[error("{0}")]

@@ -60,7 +60,7 @@ impl QueueFull {
         queue: &str,
         (used, max): (u64, u64),
         (waiting, rate, measured): (u64, Rate, Duration),
-    ) -> Self {
+    ) -> Box<Self> {
         // A tenant has its share of the workers.
         let share = match cap {
             FullCap::Tenant { tenants, .. } => tenants.max(1),
@@ -71,7 +71,7 @@ impl QueueFull {
             FullCap::Jobs | FullCap::Tenant { .. } => max,
             FullCap::Bytes { .. } | FullCap::Disk => waiting,
         };
-        Self {
+        Box::new(Self {
             cap,
             queue: queue.to_owned(),
             used,
@@ -79,7 +79,7 @@ impl QueueFull {
             drains_in: rate.drain_seconds(waiting).map(Duration::from_secs_f64),
             measured,
             retry_after: retry_after(rate, share, measured, jobs_max),
-        }
+        })
     }
 
     /// Returns the name of the cap, for metrics.

@@ -13,7 +13,7 @@ use crate::store::{Store, StoreError, TenantDepth};
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum PushError {
     #[error(transparent)]
-    QueueFull(#[from] QueueFull),
+    QueueFull(#[from] Box<QueueFull>),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -40,7 +40,7 @@ pub(crate) async fn push_each<S: Store>(
     jobs: &[NewJob<'_>],
 ) -> Vec<Result<(), PushError>> {
     let mut admitted = Admitted::new(service, settings);
-    let mut rejections: Vec<Option<QueueFull>> =
+    let mut rejections: Vec<Option<Box<QueueFull>>> =
         jobs.iter().map(|job| admitted.admit(job).err()).collect();
     if rejections.iter().any(Option::is_some) {
         admit_those_that_add_none(service, jobs, &mut rejections).await;
@@ -59,7 +59,7 @@ pub(crate) async fn push_each<S: Store>(
 async fn admit_those_that_add_none<S: Store>(
     service: &JobService<S>,
     jobs: &[NewJob<'_>],
-    rejections: &mut [Option<QueueFull>],
+    rejections: &mut [Option<Box<QueueFull>>],
 ) {
     let rejected = jobs.iter().zip(&*rejections).filter(|(_, rejection)| rejection.is_some());
     let rejected: Vec<NewJob<'_>> = rejected.map(|(job, _)| *job).collect();
@@ -100,7 +100,7 @@ impl<'a, S: Store> Admitted<'a, S> {
 
     /// Returns an error if a job must not be pushed because a cap is reached. Jobs that are due later do not wait yet,
     /// and nothing rejects them once they are due; but they take space on the disk.
-    fn admit(&mut self, job: &NewJob<'_>) -> Result<(), QueueFull> {
+    fn admit(&mut self, job: &NewJob<'_>) -> Result<(), Box<QueueFull>> {
         self.admit_to_disk(job)?;
         let limited = self.settings.queues.get_key_value(job.queue);
         let limited = limited.filter(|(_, queue)| queue.has_caps() && job.at.is_none());
@@ -111,7 +111,7 @@ impl<'a, S: Store> Admitted<'a, S> {
         Ok(())
     }
 
-    fn admit_to_disk(&self, job: &NewJob<'_>) -> Result<(), QueueFull> {
+    fn admit_to_disk(&self, job: &NewJob<'_>) -> Result<(), Box<QueueFull>> {
         let Some(max) = self.settings.limits.disk_max else { return Ok(()) };
         let used = self.service.store.disk_bytes().unwrap_or(0) + self.bytes;
         if used < max {
@@ -129,7 +129,7 @@ impl<'a, S: Store> Admitted<'a, S> {
         job: &NewJob<'_>,
         queue: &'a QueueName,
         settings: &QueueSettings,
-    ) -> Result<(), QueueFull> {
+    ) -> Result<(), Box<QueueFull>> {
         let service = self.service;
         let waiting = self.waiting(queue);
         let full = |cap: FullCap, used: u64, max: u64| {
@@ -208,7 +208,7 @@ impl<'a, S: Store> Admitted<'a, S> {
     }
 
     /// Counts a rejection.
-    fn reject(&self, job: &NewJob<'_>, full: QueueFull) -> PushError {
+    fn reject(&self, job: &NewJob<'_>, full: Box<QueueFull>) -> PushError {
         let metrics = &self.service.metrics;
         metrics.queue_full(job.queue, full.cap_name());
         if full.cap_name() == FullCap::Disk.name() {

@@ -58,14 +58,9 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             reply_unless_dropped(reply, xray::xray(service, query)).await
         }
         HandleRequest::Job(jid, reply) => reply_unless_dropped(reply, job(service, jid)).await,
-        HandleRequest::Workers(reply) => {
-            let busy = |wid: &_| service.store.busy(wid);
-            send_reply(reply, Ok(service.workers.borrow().view(busy)));
-        }
+        HandleRequest::Workers(reply) => send_reply(reply, Ok(workers(service))),
         HandleRequest::Reservations(limit, reply) => {
-            let limit = limit.min(service.settings().limits.page_jobs_max);
-            let reserved = service.store.reservations(limit).await;
-            send_reply(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
+            send_reply(reply, Ok(reservations(service, limit).await));
         }
         HandleRequest::Push(jobs, reply) => send_reply(reply, push(service, &jobs).await),
         HandleRequest::Import(lines, mode, reply) => {
@@ -91,10 +86,7 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             let mut workers = service.workers.borrow_mut();
             send_reply(reply, Ok(workers.send_directive(wid.as_deref(), directive(signal))));
         }
-        HandleRequest::Damages(reply) => {
-            let damages = service.store.damages();
-            send_reply(reply, Ok(damages.into_iter().map(views::damage).collect()));
-        }
+        HandleRequest::Damages(reply) => send_reply(reply, Ok(damages(service))),
         HandleRequest::AcknowledgeDamages(reply) => {
             let acknowledged = service.store.acknowledge_damages().await;
             send_reply(reply, acknowledged.map_err(HandleError::from));
@@ -116,6 +108,23 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
             send_reply(reply, Ok(reload::reload(service, *settings)))
         }
     }
+}
+
+fn workers<S: Store>(service: &JobService<S>) -> Vec<view::JobWorkerView> {
+    service.workers.borrow().view(|wid| service.store.busy(wid))
+}
+
+async fn reservations<S: Store>(
+    service: &JobService<S>,
+    limit: usize,
+) -> Vec<view::ReservationView> {
+    let limit = limit.min(service.settings().limits.page_jobs_max);
+    let reserved = service.store.reservations(limit).await;
+    reserved.into_iter().map(views::reservation).collect()
+}
+
+fn damages<S: Store>(service: &JobService<S>) -> Vec<view::Damage> {
+    service.store.damages().into_iter().map(views::damage).collect()
 }
 
 const fn directive(signal: WorkerSignal) -> WorkerDirective {

@@ -9,7 +9,8 @@ use weir_jobs::store::StoreError;
 
 use super::act::jids_by_queue;
 use super::entries::RawEntry;
-use super::moves::{MoveSource, MoveTarget, MovedText};
+use super::move_run::MovedText;
+use super::moves::{MoveSource, MoveTarget};
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 use super::translate;

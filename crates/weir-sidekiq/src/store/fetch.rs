@@ -34,6 +34,38 @@ pub(super) struct GroupOutcome {
 }
 
 impl StoreCore {
+    /// Returns the group without the queues that sleep.
+    pub(super) fn awake(&self, group: &FetchGroup) -> FetchGroup {
+        let (state, now) = (self.state.borrow(), self.now());
+        let is_asleep = |queue: &QueueName| state.sleeping.has(queue, now);
+        let queues = match group.queues.iter().any(is_asleep) {
+            true => group.queues.iter().filter(|queue| !is_asleep(queue)).cloned().collect(),
+            false => Rc::clone(&group.queues),
+        };
+        FetchGroup { queues, fetches: group.fetches.clone() }
+    }
+
+    /// Lets the queues at these places of a group sleep. Returns whether there are any.
+    pub(super) fn let_sleep(&self, group: &FetchGroup, sleeping: &[(usize, Duration)]) -> bool {
+        let (mut state, now) = (self.state.borrow_mut(), self.now());
+        for (place, wait) in sleeping {
+            if let Some(queue) = group.queues.get(*place) {
+                state.sleeping.insert(queue.clone(), now, *wait);
+            }
+        }
+        if !sleeping.is_empty() {
+            self.sleep_began.notify_one();
+        }
+        !sleeping.is_empty()
+    }
+
+    /// Returns how long it is until the first queue wakes.
+    pub(super) fn wakes_in(&self) -> Option<Duration> {
+        self.state.borrow_mut().sleeping.wakes_in(self.now())
+    }
+}
+
+impl StoreCore {
     /// Reserves jobs for the FETCHes of a group and hands them over.
     pub(super) async fn reserve(
         self: &Rc<Self>,

@@ -4,7 +4,7 @@
 
 use redis::ScriptInvocation;
 
-use super::moves::MovedText;
+use super::entries::RawEntry;
 
 /// Jobs that one script moves. To mark one in the middle of a list of a million takes some 0.05 ms.
 const JOBS_MAX: usize = 250;
@@ -14,6 +14,23 @@ const SPAN_MAX: usize = 5_000;
 const BYTES_MAX: usize = 4 << 20;
 /// Entries that it reads at once.
 const PIECE_MAX: usize = 250;
+
+/// A job's text and its new text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MovedText {
+    pub(super) old: Vec<u8>,
+    pub(super) new: Vec<u8>,
+    /// Where it was read, as [`RawEntry::position`].
+    pub(super) position: usize,
+}
+
+impl MovedText {
+    /// A job that moves as it is.
+    pub(super) fn unchanged(entry: RawEntry) -> Self {
+        let RawEntry { payload, position, .. } = entry;
+        Self { old: payload.clone(), new: payload, position }
+    }
+}
 
 /// Jobs that one script moves.
 #[derive(Debug)]

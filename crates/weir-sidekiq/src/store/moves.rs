@@ -9,7 +9,7 @@ use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
-use super::move_run::{MoveRun, NearPositions};
+use super::move_run::{MoveRun, MovedText, NearPositions};
 use super::seconds;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
@@ -40,23 +40,6 @@ impl MoveSource {
             JobLocation::Queue(queue) => Self::List(queue.clone()),
             JobLocation::Set(set) => Self::Set(*set),
         }
-    }
-}
-
-/// A job's text and its new text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MovedText {
-    pub(super) old: Vec<u8>,
-    pub(super) new: Vec<u8>,
-    /// Where it was read, as [`RawEntry::position`].
-    pub(super) position: usize,
-}
-
-impl MovedText {
-    /// A job that moves as it is.
-    pub(super) fn unchanged(entry: RawEntry) -> Self {
-        let RawEntry { payload, position, .. } = entry;
-        Self { old: payload.clone(), new: payload, position }
     }
 }
 

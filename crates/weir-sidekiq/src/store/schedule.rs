@@ -8,7 +8,8 @@ use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
-use super::moves::{MoveSource, MoveTarget, MovedText};
+use super::move_run::MovedText;
+use super::moves::{MoveSource, MoveTarget};
 use super::store_core::StoreCore;
 use super::vanish::ignore_lost;
 

@@ -1,14 +1,10 @@
 //! Queues whose next job may start only later, by a rate. Until then, this node does not ask Redis for their jobs.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 use weir_jobs::model::QueueName;
-
-use super::store_core::StoreCore;
-use super::waiting::FetchGroup;
 
 /// How long each queue sleeps.
 #[derive(Debug, Default)]
@@ -29,56 +25,24 @@ impl Sleep {
 }
 
 impl SleepingQueues {
-    fn insert(&mut self, queue: QueueName, now: Timestamp, wait: Duration) {
+    pub(super) fn insert(&mut self, queue: QueueName, now: Timestamp, wait: Duration) {
         // Timers and times in Redis count microseconds.
         let until = now + wait.max(Duration::from_micros(1));
         self.0.insert(queue, Sleep { since: now, until });
     }
 
-    fn has(&self, queue: &QueueName, now: Timestamp) -> bool {
+    pub(super) fn has(&self, queue: &QueueName, now: Timestamp) -> bool {
         self.0.get(queue).is_some_and(|sleep| sleep.lasts(now))
     }
 
     /// Returns how long it is until the first one wakes. Forgets those that are awake.
-    fn wakes_in(&mut self, now: Timestamp) -> Option<Duration> {
+    pub(super) fn wakes_in(&mut self, now: Timestamp) -> Option<Duration> {
         self.0.retain(|_, sleep| sleep.lasts(now));
         self.0.values().map(|sleep| sleep.until.since(now)).min()
     }
 
     pub(super) fn clear(&mut self) {
         self.0.clear();
-    }
-}
-
-impl StoreCore {
-    /// Returns the group without the queues that sleep.
-    pub(super) fn awake(&self, group: &FetchGroup) -> FetchGroup {
-        let (state, now) = (self.state.borrow(), self.now());
-        let is_asleep = |queue: &QueueName| state.sleeping.has(queue, now);
-        let queues = match group.queues.iter().any(is_asleep) {
-            true => group.queues.iter().filter(|queue| !is_asleep(queue)).cloned().collect(),
-            false => Rc::clone(&group.queues),
-        };
-        FetchGroup { queues, fetches: group.fetches.clone() }
-    }
-
-    /// Lets the queues at these places of a group sleep. Returns whether there are any.
-    pub(super) fn let_sleep(&self, group: &FetchGroup, sleeping: &[(usize, Duration)]) -> bool {
-        let (mut state, now) = (self.state.borrow_mut(), self.now());
-        for (place, wait) in sleeping {
-            if let Some(queue) = group.queues.get(*place) {
-                state.sleeping.insert(queue.clone(), now, *wait);
-            }
-        }
-        if !sleeping.is_empty() {
-            self.sleep_began.notify_one();
-        }
-        !sleeping.is_empty()
-    }
-
-    /// Returns how long it is until the first queue wakes.
-    pub(super) fn wakes_in(&self) -> Option<Duration> {
-        self.state.borrow_mut().sleeping.wakes_in(self.now())
     }
 }
 
