@@ -39,7 +39,7 @@ use crate::store::{
     Storage, Store, StoreCondition, StoreError, TenantDepth,
 };
 use crate::tracks::{Track, TrackUpdate};
-use crate::waiters::Waiters;
+use crate::waiters::{Waiters, serve_in_turn};
 use state::MemoryState;
 use work::MemoryFetch;
 
@@ -160,22 +160,27 @@ impl MemoryStoreInner {
     /// Delivers jobs of `queues` to the fetches that wait for them, the longest waiting first. Wakes the timer if the next
     /// job may start, or the reservation of one ends, before its next wake-up.
     fn offer<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
-        // Those that wait for a resource which a job has left come before its queue, so that all get it in turn.
+        // Those that wait for a resource which a job has left come before its queue.
         let freed = self.state.borrow_mut().take_freed();
-        freed.iter().for_each(|queue| self.offer_one(queue));
-        queues.into_iter().for_each(|queue| self.offer_one(queue));
+        serve_in_turn(freed, |queue| self.offer_once(queue));
+        for queue in queues {
+            while self.offer_once(queue) {}
+        }
         self.note_due();
     }
 
-    fn offer_one(&self, queue: &QueueName) {
-        while let Some(picked) = self.waiters.pick(queue) {
-            let taken = picked
-                .who()
-                .map(|(fetcher, queues)| self.take(fetcher.wid.as_ref(), queues, fetcher.max));
-            match taken {
-                Some(taken) if !taken.is_empty() => picked.serve(taken),
-                _ => break,
+    /// Serves the fetch that has waited longest for `queue`. Returns false if none waits, or if no job may start.
+    fn offer_once(&self, queue: &QueueName) -> bool {
+        let Some(picked) = self.waiters.pick(queue) else { return false };
+        let taken = picked
+            .who()
+            .map(|(fetcher, queues)| self.take(fetcher.wid.as_ref(), queues, fetcher.max));
+        match taken {
+            Some(taken) if !taken.is_empty() => {
+                picked.serve(taken);
+                true
             }
+            _ => false,
         }
     }
 

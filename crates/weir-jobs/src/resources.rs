@@ -49,6 +49,10 @@ impl ResourceSet {
         Self(self.0 & other.0)
     }
 
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Returns whether it has none of `blocked`.
     pub(crate) const fn is_open(self, blocked: Self) -> bool {
         self.0 & blocked.0 == 0
@@ -164,7 +168,7 @@ impl TypeClasses {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceUse {
     running: Vec<u32>,
-    /// Resources of jobs that have ended since the last [`ResourceUse::take_freed`].
+    /// Resources that may have room again since the last [`ResourceUse::take_freed`].
     freed: ResourceSet,
 }
 
@@ -182,6 +186,11 @@ impl ResourceUse {
         for number in uses.numbers() {
             self.running[number] -= 1;
         }
+        self.free(uses);
+    }
+
+    /// Notes that jobs of these resources may start again.
+    pub(crate) const fn free(&mut self, uses: ResourceSet) {
         self.freed = self.freed.union(uses);
     }
 
@@ -324,6 +333,12 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
             }
         }
         blocked
+    }
+
+    /// Returns the resources that queues wait for although a job may start.
+    pub(crate) fn open_again(&self, used: &ResourceUse, now: Timestamp) -> ResourceSet {
+        let blocked = self.blocked(used, now);
+        self.with(|resource| !resource.waiting.is_empty()).without(blocked)
     }
 
     /// Counts a job that starts for the rates of its resources.

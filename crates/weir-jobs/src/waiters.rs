@@ -131,6 +131,14 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
     }
 }
 
+/// Serves one fetch of each queue, and again one of each that was served, until none is left. If a resource has no room
+/// left meanwhile, the queues that got none come to wait for it before those that were served.
+pub(crate) fn serve_in_turn<Q>(mut queues: Vec<Q>, mut serve_one: impl FnMut(&Q) -> bool) {
+    while !queues.is_empty() {
+        queues.retain(&mut serve_one);
+    }
+}
+
 impl<Q: Ord + Clone, C, T> WaiterList<Q, C, T> {
     fn insert(&mut self, ticket: Ticket, waiter: Waiter<Q, C, T>) {
         for queue in &waiter.queues {

@@ -86,8 +86,6 @@ impl<D: Disk> Engine<D> {
         queues.extend(self.relane_slice());
         self.size_slice();
         queues.append(&mut self.woken);
-        // Those that wait for a resource which a job has left come before its queue.
-        queues.splice(..0, self.take_freed());
         let more_to_reclaim = self.reclaim_slice()?;
         Ok(if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() })
     }

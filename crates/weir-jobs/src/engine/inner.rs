@@ -22,7 +22,7 @@ use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::model::{Delivery, QueueName, Wid};
 use crate::settings::{Fsync, JobServerSettings};
 use crate::store::{BackupPoint, BatchSize, Storage, StoreCondition, StoreError};
-use crate::waiters::Waiters;
+use crate::waiters::{Waiters, serve_in_turn};
 
 /// With less space than this on a full disk, the store reports that pushes are rejected, because a
 /// larger one would be.
@@ -160,27 +160,42 @@ impl<D: Disk> EngineShared<D> {
 
     /// Delivers jobs of `queue` to the fetches that wait for it, the longest waiting first.
     pub(super) fn offer(&self, queue: &QueueName) {
-        while let Some(picked) = self.waiters.pick(queue) {
-            let Some((fetcher, queues)) = picked.who() else {
-                return;
-            };
-            let now = self.clock.now();
-            // A fetch that waits learns of an error when its client repeats it.
-            match self.take(fetcher.wid.as_ref(), queues, fetcher.max, now) {
-                Ok(taken) if !taken.is_empty() => picked.serve(taken),
-                Ok(_) | Err(_) => return,
+        while self.offer_once(queue) {}
+    }
+
+    /// Serves the fetch that has waited longest for `queue`. Returns false if none waits, or if no job may start.
+    fn offer_once(&self, queue: &QueueName) -> bool {
+        let Some(picked) = self.waiters.pick(queue) else { return false };
+        let Some((fetcher, queues)) = picked.who() else { return false };
+        let now = self.clock.now();
+        // A fetch that waits learns of an error when its client repeats it.
+        match self.take(fetcher.wid.as_ref(), queues, fetcher.max, now) {
+            Ok(taken) if !taken.is_empty() => {
+                picked.serve(taken);
+                true
             }
+            Ok(_) | Err(_) => false,
         }
+    }
+
+    /// Serves the queues that wait for a resource which has room again, in turn.
+    pub(super) fn offer_freed(&self) {
+        let freed = {
+            let mut engine = self.engine.borrow_mut();
+            let freed = engine.take_freed().into_iter();
+            freed.filter_map(|number| engine.state.queues.name(number)).collect()
+        };
+        serve_in_turn(freed, |queue| self.offer_once(queue));
     }
 
     pub(super) fn offer_numbered(&self, queues: impl IntoIterator<Item = u16>) {
         if self.waiters.len() == 0 {
             return;
         }
-        // Those that wait for a resource which a job has left come before its queue, so that all get it in turn.
-        let freed = self.engine.borrow_mut().take_freed();
+        // They come before the queue of the job that has left it.
+        self.offer_freed();
         let mut last = None;
-        for number in freed.into_iter().chain(queues) {
+        for number in queues {
             if last == Some(number) {
                 continue;
             }

@@ -78,6 +78,9 @@ impl<D: Disk> Engine<D> {
             }
             awake.push(number);
         }
+        if !awake.is_empty() {
+            self.free_by_rates(now);
+        }
         awake
     }
 

@@ -28,7 +28,13 @@ impl<D: Disk> Engine<D> {
         self.state.resources.blocked(&self.state.reserved.used, now)
     }
 
-    /// Returns the queues that wait for a resource that a job has left.
+    /// Lets the queues that wait for a resource have it in turn if its rate allows a job again.
+    pub(crate) fn free_by_rates(&mut self, now: Timestamp) {
+        let open = self.state.resources.open_again(&self.state.reserved.used, now);
+        self.state.reserved.used.free(open);
+    }
+
+    /// Returns the queues that wait for a resource that has room again, longest waiting first.
     pub(crate) fn take_freed(&mut self) -> Vec<u16> {
         let freed = self.state.reserved.used.take_freed();
         self.state.resources.take_waiting(freed)

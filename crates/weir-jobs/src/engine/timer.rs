@@ -61,11 +61,13 @@ impl<D: Disk> EngineShared<D> {
             Ok(ticked) => ticked,
             Err(error) => {
                 let woken = std::mem::take(&mut self.engine.borrow_mut().woken);
+                self.offer_freed();
                 self.offer_numbered(woken);
                 return Err(error);
             }
         };
         self.metrics.tasks().passed(self.clock.now().since(start));
+        self.offer_freed();
         self.offer_numbered(ticked.queues);
         Ok(match ticked.next {
             NextCall::Now => NextCall::Now,

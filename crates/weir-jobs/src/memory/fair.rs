@@ -107,6 +107,8 @@ impl MemoryState {
         while self.sleeping.first().is_some_and(|(at, _)| *at <= now) {
             awake.extend(self.sleeping.pop_first().map(|(_, name)| name));
         }
+        // Queues that wait for a resource have it in turn if its rate allows a job again.
+        self.used.free(self.resources.open_again(&self.used, now));
         awake
     }
 

@@ -53,7 +53,7 @@ impl MemoryState {
         Self::uses(&self.resources, self.job(id)).is_open(blocked)
     }
 
-    /// Returns the queues that wait for a resource that a job has left.
+    /// Returns the queues that wait for a resource that has room again, longest waiting first.
     pub(super) fn take_freed(&mut self) -> Vec<QueueName> {
         let freed = self.used.take_freed();
         self.resources.take_waiting(freed)

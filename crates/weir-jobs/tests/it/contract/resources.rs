@@ -21,7 +21,9 @@ fn limit(most: u32, types: &str) -> ResourceLimits {
 }
 
 fn of_queue(limits: ResourceLimits, queue: &str) -> ResourceLimits {
-    ResourceLimits { queues: [queue_name(queue)].into(), ..limits }
+    let mut queues = limits.queues;
+    queues.insert(queue_name(queue));
+    ResourceLimits { queues, ..limits }
 }
 
 fn with_rate(rate: &str, types: &str) -> ResourceLimits {
@@ -139,11 +141,11 @@ pub(crate) async fn a_rate_holds_over_queues<H: Harness>(world: World<H>) {
     assert_eq!(served(&world, "a").await, "A7", "two starts count");
 }
 
-pub(crate) async fn queues_get_a_resource_in_turn<H: Harness>(world: World<H>) {
-    allocate(&world, &[("one", limit(1, "A"))]).await;
-    let mut waiting = BTreeMap::new();
+/// Fetches a job of `a`, then lets a fetch wait for each queue in `fetches`. Each job of type `A`
+/// that one gets ends (or a second passes), and the fetch waits again. Returns the queues that were served.
+async fn turns<H: Harness>(world: &World<H>, fetches: &str, has_rate: bool) -> String {
     for queue in ["a", "b", "c"] {
-        for number in 0..4 {
+        for number in 0..9 {
             let json = format!(
                 r#"{{"jid":"{queue}-00000{number}","jobtype":"A","args":[],"queue":"{queue}"}}"#
             );
@@ -151,24 +153,50 @@ pub(crate) async fn queues_get_a_resource_in_turn<H: Harness>(world: World<H>) {
         }
     }
     let mut running = world.fetch("a").await.unwrap();
-    for queue in ["a", "b", "c"] {
-        waiting.insert(queue, world.wait_as(queue, queue).await);
+    let mut waiting = Vec::new();
+    for queue in fetches.split_whitespace() {
+        waiting.push((queue, world.wait_as("w2", queue).await));
     }
     let mut order = String::new();
     for _ in 0..6 {
-        world.ack(&running).await;
+        if has_rate {
+            world.advance(seconds(1)).await;
+        } else {
+            world.ack(&running).await;
+        }
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        let next = waiting.iter().find(|(_, waiting)| !waiting.is_waiting()).map(|(it, _)| *it);
-        let next = next.expect("one of them got a job");
-        order.push_str(next);
-        running = waiting.remove(next).unwrap().jid().await.unwrap();
-        waiting.insert(next, world.wait_as(next, next).await);
+        let served = waiting.iter().position(|(_, waiting)| !waiting.is_waiting());
+        let (queue, fetch) = waiting.remove(served.expect("one of them got a job"));
+        order.push_str(queue);
+        running = fetch.jid().await.unwrap();
+        waiting.push((queue, world.wait_as("w2", queue).await));
     }
-    let (first, second) = order.split_at(3);
-    assert_eq!(first, second, "each in its turn");
-    assert!(["a", "b", "c"].into_iter().all(|queue| first.contains(queue)), "{order}");
+    order
+}
+
+pub(crate) async fn queues_get_a_resource_in_turn<H: Harness>(world: World<H>) {
+    allocate(&world, &[("one", limit(1, "A"))]).await;
+    assert_eq!(turns(&world, "a b c", false).await, "abcabc");
+}
+
+pub(crate) async fn many_fetches_of_a_queue_keep_no_resource_from_others<H: Harness>(
+    world: World<H>,
+) {
+    allocate(&world, &[("one", limit(1, "A"))]).await;
+    assert_eq!(turns(&world, "a a a a b", false).await, "ababab");
+}
+
+pub(crate) async fn queues_get_the_rate_of_a_resource_in_turn<H: Harness>(world: World<H>) {
+    allocate(&world, &[("one", with_rate("1/s", "A"))]).await;
+    assert_eq!(turns(&world, "a b c", true).await, "abcabc");
+}
+
+pub(crate) async fn many_fetches_of_a_queue_keep_no_rate_from_others<H: Harness>(world: World<H>) {
+    let limits = ResourceLimits { concurrency: Some(9), ..with_rate("1/s", "") };
+    allocate(&world, &[("one", of_queue(of_queue(limits, "b"), "a"))]).await;
+    assert_eq!(turns(&world, "a a a a b", true).await, "ababab");
 }
 
 pub(crate) async fn a_tenant_whose_next_job_waits_is_left_out<H: Harness>(world: World<H>) {
