@@ -128,6 +128,8 @@ pub(crate) struct Engine<D: Disk> {
     pub(crate) held_by_space: Vec<u16>,
     /// Reservations of jobs that wait again, which the log does not know yet.
     pub(crate) unnoted: Vec<KeptKey>,
+    /// When to write the records of jobs that ran before their limit was set, as far as they are missing.
+    pub(crate) records_due: Option<Timestamp>,
     /// Callbacks of batches that could not be stored wait until then.
     pub(crate) callbacks_wait_until: Timestamp,
     pub(crate) buffer: Vec<u8>,
@@ -168,6 +170,7 @@ impl<D: Disk> Engine<D> {
             held_by_log: Vec::new(),
             held_by_space: Vec::new(),
             unnoted: Vec::new(),
+            records_due: None,
             callbacks_wait_until: Timestamp::default(),
             buffer: Vec::new(),
         };
@@ -176,6 +179,8 @@ impl<D: Disk> Engine<D> {
             engine.journal.replace_snapshot();
         }
         engine.note_opened(empty);
+        // A segment may be left whose last job ended right before the stop.
+        engine.reclaim.look_again();
         Ok((engine, report))
     }
 

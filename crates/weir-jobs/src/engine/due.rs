@@ -53,6 +53,20 @@ impl<D: Disk> Engine<D> {
     ) -> Result<NextCall, EngineError> {
         queues.extend(self.take_awake(now, SLICE_JOBS));
         queues.extend(self.end_presumption(now));
+        let moved = self.move_due(queues, now);
+        let upkeep = self.run_upkeep(queues, now);
+        match (moved, upkeep) {
+            // It may free the space that a full disk has not for the jobs that are due.
+            (Err(EngineError::Store(_)), Ok(NextCall::Now)) | (Ok(NextCall::Now), Ok(_)) => {
+                Ok(NextCall::Now)
+            }
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+            (Ok(_), Ok(next)) => Ok(next),
+        }
+    }
+
+    /// Ends the reservations that have expired, and moves the jobs that are due.
+    fn move_due(&mut self, queues: &mut Vec<u16>, now: Timestamp) -> Result<NextCall, EngineError> {
         let mut left = SLICE_JOBS;
         while left > 0
             && let Some(queue) = self.lapse_one(now)?
@@ -80,14 +94,27 @@ impl<D: Disk> Engine<D> {
             self.metrics.tasks().was_due(SetName::Dead);
             left -= 1;
         }
-        self.forget_cleared(CLEARED_SLICE_JOBS)?;
+        Ok(if left == 0 { NextCall::Now } else { NextCall::Idle })
+    }
+
+    /// Does one slice of the work that waits for no time. An error of one part does not keep the others from their
+    /// work.
+    fn run_upkeep(
+        &mut self,
+        queues: &mut Vec<u16>,
+        now: Timestamp,
+    ) -> Result<NextCall, EngineError> {
+        let forgotten = self.forget_cleared(CLEARED_SLICE_JOBS);
         self.expire_tracks(SLICE_JOBS, now);
-        self.run_batches_due(now)?;
+        let recorded = self.record_due(now);
+        let batches = self.run_batches_due(now);
         queues.extend(self.relane_slice());
         self.size_slice();
         queues.append(&mut self.woken);
-        let more_to_reclaim = self.reclaim_slice()?;
-        Ok(if left == 0 || more_to_reclaim { NextCall::Now } else { self.next_time() })
+        let reclaimed = self.reclaim_slice();
+        forgotten.and(recorded).and(batches)?;
+        let has_more = reclaimed? || !self.state.cleared.is_empty();
+        Ok(if has_more { NextCall::Now } else { self.next_time() })
     }
 
     fn due(&self, set: SetName, micros: u64) -> bool {
@@ -116,6 +143,7 @@ impl<D: Disk> Engine<D> {
             self.next_batch_time(),
             self.state.sleeping.first().map(|(at, _)| *at),
             self.presumed_until,
+            self.records_due,
         ];
         times.into_iter().flatten().min().map_or(NextCall::Idle, NextCall::At)
     }

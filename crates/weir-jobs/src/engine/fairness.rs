@@ -34,8 +34,8 @@ impl<D: Disk> Engine<D> {
             self.begin_relaning(queue);
         }
         self.apply_sizing();
-        // Without space for the records, a crash presumes what the new limits allow to presume.
-        let _ = self.record_limited();
+        // What can't be written now, the timer writes.
+        self.records_due = self.record_limited().is_err().then(Timestamp::default);
     }
 
     fn begin_relaning(&mut self, queue: u16) {

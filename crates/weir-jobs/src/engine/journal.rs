@@ -134,6 +134,26 @@ impl<D: Disk> Journal<D> {
         all
     }
 
+    /// Removes the oldest segment. If the present one has no space to record that, another one is begun. Returns false
+    /// if the oldest can't be removed now.
+    pub(crate) fn remove_first_segment(
+        &mut self,
+        state: &EngineState,
+    ) -> Result<bool, AppendError> {
+        if self.log.remove_first_segment() {
+            self.segments_removed += 1;
+            return Ok(true);
+        }
+        let before = self.log.position().segment;
+        self.log.rotate()?;
+        self.note_rotation(self.log.position().segment != before);
+        // The segments to be removed hold the last snapshot.
+        self.write_snapshot(state)?;
+        let is_removed = self.log.remove_first_segment();
+        self.segments_removed += u32::from(is_removed);
+        Ok(is_removed)
+    }
+
     fn make_room(
         &mut self,
         class: Class,

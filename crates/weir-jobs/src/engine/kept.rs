@@ -8,6 +8,7 @@ use super::core::{Engine, EngineError};
 use super::head::RecordHead;
 use super::kept_key::KeptKey;
 use super::state::EngineState;
+use crate::store::StoreError;
 
 impl EngineState {
     /// Notes the newest record of a key. Returns the segment of the one that it replaces.
@@ -56,7 +57,9 @@ impl<D: Disk> Engine<D> {
         let mut buffer = Vec::new();
         match self.journal.reader.read(position, &mut buffer) {
             Ok(parts) => self.keep(key, &buffer[parts.body]),
-            Err(error) if error.is_passing() => Ok(()),
+            Err(error) if error.is_passing() => {
+                Err(StoreError::Failed(format!("{error}; try again")).into())
+            }
             Err(error) => {
                 self.note_damage(position, &error);
                 if let Some(body) = self.reservation_record(key) {

@@ -172,7 +172,8 @@ mod tests {
     use weir_log::SimulatedDisk;
 
     use super::*;
-    use crate::allocation::Allocation;
+    use crate::allocation::{Allocation, QueueAllocation};
+    use crate::engine::due::NextCall;
     use crate::job::JobBatch;
     use crate::metrics::JobsMetrics;
     use crate::model::{QueueName, Wid, WorkerEnd};
@@ -268,6 +269,32 @@ mod tests {
         let queues = engine.tick(later).unwrap().queues;
         assert_eq!(queues.first(), Some(&7));
         assert_eq!(queues.len(), 2, "and that of the job that is due");
+    }
+
+    #[test]
+    fn jobs_that_run_when_a_limit_is_set_are_recorded_once_the_log_has_room() {
+        let disk = SimulatedDisk::new(1);
+        let mut engine = open(&disk);
+        let mut rules = engine.rules.clone();
+        rules.queues.clear();
+        engine.allocate(rules.clone());
+        for number in 0..3 {
+            assert!(store(&mut engine, &format!("job-{number:05}"), r#""queue":"one""#));
+            assert!(take(&mut engine).is_some());
+        }
+        engine.tick(NOW).unwrap();
+        fall_behind(&mut engine);
+        let limit = QueueAllocation { concurrency: Some(8), ..QueueAllocation::default() };
+        rules.queues.insert(name("one"), limit);
+        engine.allocate(rules);
+        assert_eq!(engine.next_time(), NextCall::At(Timestamp::default()));
+        assert_eq!(engine.tick(NOW).map(|ticked| ticked.next), Err(EngineError::Behind));
+        engine.journal.log.syncer().sync().unwrap();
+        let next = engine.tick(NOW).unwrap().next;
+        assert!(matches!(next, NextCall::At(at) if at > NOW), "{next:?}");
+        engine.journal.log.flush().unwrap();
+        let engine = open(&disk.kill());
+        assert_eq!(engine.state.reserved.len(), 3);
     }
 
     #[test]

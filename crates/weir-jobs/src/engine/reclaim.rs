@@ -32,6 +32,9 @@ pub(crate) struct Reclaim {
     copying: Option<Vec<Candidate>>,
     /// Number of segments begun as of the last check.
     segments_begun: u64,
+    /// The segment whose jobs were copied last, and the number of segments begun then. If it is still the oldest, jobs in
+    /// it can't be copied now.
+    copied: Option<(u32, u64)>,
 }
 
 /// A record that may belong to a live job.
@@ -65,11 +68,12 @@ impl<D: Disk> Engine<D> {
         if !self.reclaim_due() {
             return Ok(false);
         }
+        self.remove_dead_segments()?;
         self.reclaim.due = false;
         self.reclaim.segments_begun = self.journal.segments_begun;
-        self.remove_dead_segments();
+        let oldest = self.oldest_sealed().map(|oldest| (oldest, self.reclaim.segments_begun));
         // Forgetting cleared jobs frees segments without copying.
-        if self.state.cleared.is_empty() && self.worth_copying() {
+        if self.state.cleared.is_empty() && oldest != self.reclaim.copied && self.worth_copying() {
             self.begin_copying();
             return Ok(true);
         }
@@ -83,14 +87,14 @@ impl<D: Disk> Engine<D> {
             || self.reclaim.segments_begun != self.journal.segments_begun
     }
 
-    fn remove_dead_segments(&mut self) {
-        while let Some(first) = self.oldest_sealed() {
-            if self.state.segments.live(first) > 0 || !self.journal.log.remove_first_segment() {
-                break;
-            }
-            self.journal.segments_removed += 1;
+    fn remove_dead_segments(&mut self) -> Result<(), EngineError> {
+        while let Some(first) = self.oldest_sealed()
+            && self.state.segments.live(first) == 0
+            && self.journal.remove_first_segment(&self.state)?
+        {
             self.state.segments.forget_before(first + 1);
         }
+        Ok(())
     }
 
     fn oldest_sealed(&self) -> Option<u32> {
@@ -165,6 +169,7 @@ impl<D: Disk> Engine<D> {
         }
         if jobs.is_empty() {
             self.reclaim.due = true;
+            self.reclaim.copied = oldest.map(|oldest| (oldest, self.journal.segments_begun));
         } else {
             self.reclaim.copying = Some(jobs);
         }
@@ -186,5 +191,216 @@ impl<D: Disk> Engine<D> {
             }
             Candidate::Kept(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_base::clock::Timestamp;
+    use weir_log::{ReadAhead, SimulatedDisk, Space};
+
+    use super::*;
+    use crate::engine::due::NextCall;
+    use crate::job::JobBatch;
+    use crate::metrics::JobsMetrics;
+    use crate::model::{QueueName, Wid};
+    use crate::settings::{JobServerLimits, JobServerSettings};
+    use crate::store::{QueueAction, StoreError};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+    const RESERVE_BYTES: u32 = 16 << 10;
+    const SEGMENT_BYTES: u32 = 64 << 10;
+
+    fn open(disk: &SimulatedDisk) -> Engine<SimulatedDisk> {
+        let limits = JobServerLimits {
+            segment_bytes: SEGMENT_BYTES,
+            reserve_bytes: RESERVE_BYTES,
+            ..JobServerLimits::default()
+        };
+        let settings = JobServerSettings { limits, ..JobServerSettings::default() };
+        let random = fastrand::Rng::with_seed(1);
+        Engine::open(disk.clone(), &settings, JobsMetrics::detached(), random).unwrap().0
+    }
+
+    fn push(
+        engine: &mut Engine<SimulatedDisk>,
+        jid: &str,
+        members: &str,
+        bytes: usize,
+    ) -> Result<(), EngineError> {
+        let padding = "x".repeat(bytes);
+        let json = format!(r#"{{"jid":"{jid}","jobtype":"T","args":["{padding}"],{members}}}"#);
+        let mut batch = JobBatch::new();
+        let job = batch.parse_one(json.as_bytes(), NOW, &JobServerLimits::default()).unwrap();
+        engine.store(&job, NOW).map(drop)
+    }
+
+    /// Does what the sync thread does. A full disk is no error here.
+    fn sync(engine: &Engine<SimulatedDisk>) {
+        let syncer = engine.journal.log.syncer();
+        let _ = syncer.sync();
+        let _ = syncer.maintain();
+    }
+
+    /// Pushes jobs of 1,000 bytes to the queue `old` until so many segments have begun.
+    fn fill_segments(engine: &mut Engine<SimulatedDisk>, segments: u64) {
+        for number in 0..10_000 {
+            if engine.journal.segments_begun >= segments {
+                return;
+            }
+            push(engine, &format!("filler-{number:05}"), r#""queue":"old""#, 1_000).unwrap();
+            sync(engine);
+        }
+        panic!("the segments do not fill");
+    }
+
+    fn clear(engine: &mut Engine<SimulatedDisk>) {
+        assert!(engine.act_on_queue("old", QueueAction::Clear).unwrap() > 0);
+    }
+
+    /// Ticks, and syncs when the engine asks for that or has failed. Returns when the next call is due, which is not at
+    /// once.
+    fn tick_until_idle(engine: &mut Engine<SimulatedDisk>, now: Timestamp) -> NextCall {
+        for _ in 0..10_000 {
+            match engine.tick(now).map(|ticked| ticked.next) {
+                Ok(NextCall::Now) => {}
+                Ok(next) => return next,
+                Err(_) => sync(engine),
+            }
+        }
+        panic!("there is always more to do");
+    }
+
+    fn segments(engine: &Engine<SimulatedDisk>) -> usize {
+        engine.journal.log.segments().len()
+    }
+
+    /// A full disk, and a scheduled job that has no room in the last segment once it is due. All other jobs were cleared.
+    fn full_with_a_job_due() -> (SimulatedDisk, Engine<SimulatedDisk>) {
+        let disk = SimulatedDisk::new(1);
+        let mut engine = open(&disk);
+        fill_segments(&mut engine, 5);
+        let at = r#""queue":"new","at":"2023-11-14T22:13:30Z""#;
+        push(&mut engine, "later-job", at, 20_000).unwrap();
+        disk.set_space(Some(disk.used_bytes()));
+        for number in 0..200 {
+            let filled = push(&mut engine, &format!("last-{number:05}"), r#""queue":"old""#, 1_000);
+            sync(&engine);
+            if filled == Err(StoreError::DiskFull.into()) {
+                break;
+            }
+        }
+        clear(&mut engine);
+        (disk, engine)
+    }
+
+    #[test]
+    fn a_full_disk_gets_space_from_cleared_jobs_while_a_job_is_due() {
+        let later = NOW + Duration::from_secs(60);
+        let (_, mut engine) = full_with_a_job_due();
+        assert!(segments(&engine) > 4);
+        let queues = engine.tick(later);
+        assert!(queues.is_ok(), "the error comes when nothing else is left to do: {queues:?}");
+        tick_until_idle(&mut engine, later);
+        assert!(engine.state.cleared.is_empty());
+        let taken = engine.take(None, &[name("new")], |_| 0, later).unwrap();
+        assert_eq!(&*taken.unwrap().delivery.jid, "later-job");
+    }
+
+    #[test]
+    fn a_start_looks_for_space_that_a_full_disk_needs() {
+        let (disk, mut engine) = full_with_a_job_due();
+        sync(&engine);
+        engine.journal.log.flush().unwrap();
+        let mut engine = open(&disk.kill());
+        assert!(segments(&engine) > 4);
+        tick_until_idle(&mut engine, NOW + Duration::from_secs(60));
+        let taken = engine.take(None, &[name("new")], |_| 0, NOW + Duration::from_secs(60));
+        assert_eq!(&*taken.unwrap().unwrap().delivery.jid, "later-job");
+    }
+
+    #[test]
+    fn segments_are_removed_although_the_last_one_has_no_space_to_record_it() {
+        let mut engine = open(&SimulatedDisk::new(1));
+        fill_segments(&mut engine, 12);
+        clear(&mut engine);
+        while !engine.state.cleared.is_empty() {
+            engine.forget_cleared(100).unwrap();
+        }
+        // Each removed segment takes 18 bytes.
+        loop {
+            let Space::Ok { room_bytes } = engine.journal.log.space() else { panic!("full") };
+            if room_bytes < u64::from(SEGMENT_BYTES) + 100 {
+                break;
+            }
+            engine.act_on_queue("old", QueueAction::Pause).unwrap();
+            sync(&engine);
+        }
+        assert!(segments(&engine) > 10);
+        tick_until_idle(&mut engine, NOW);
+        assert!(segments(&engine) <= 2, "{}", segments(&engine));
+        sync(&engine);
+        // What they held that counts is in the last one.
+        assert!(engine.state.queues.get(0).paused);
+    }
+
+    #[test]
+    fn jobs_that_cannot_be_copied_now_are_not_tried_again_at_once() {
+        let disk = SimulatedDisk::new(1);
+        let mut engine = open(&disk);
+        push(&mut engine, "first-job", r#""queue":"new""#, 10).unwrap();
+        let wid = Wid::new("w1");
+        assert!(engine.take(Some(&wid), &[name("new")], |_| 0, NOW).unwrap().is_some());
+        fill_segments(&mut engine, 6);
+        clear(&mut engine);
+        while !engine.state.cleared.is_empty() {
+            engine.forget_cleared(100).unwrap();
+        }
+        assert_eq!(engine.reclaim_slice(), Ok(true), "the first segment is to be copied");
+        let oldest = engine.oldest_sealed();
+        // Its job was read when it was taken.
+        engine.ahead = ReadAhead::new(engine.journal.log.reader());
+        disk.fail_reads(Some(5));
+        assert_eq!(engine.reclaim_slice(), Ok(true), "its job can't be read, and runs");
+        disk.fail_reads(None);
+        assert_eq!((engine.reclaim_slice(), engine.oldest_sealed()), (Ok(false), oldest));
+        assert!(!engine.reclaim_due());
+        // The end of the job frees it.
+        assert!(engine.ack(Some(&wid), "first-job", NOW).unwrap().is_some());
+        tick_until_idle(&mut engine, NOW);
+        assert!(segments(&engine) <= 2, "{}", segments(&engine));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_just_now_is_copied_later() {
+        let disk = SimulatedDisk::new(1);
+        let mut engine = open(&disk);
+        push(&mut engine, "first-job", r#""queue":"new","custom":{"track":1}"#, 10).unwrap();
+        assert!(engine.take(None, &[name("new")], |_| 0, NOW).unwrap().is_some());
+        // Its progress is left.
+        assert!(engine.ack(None, "first-job", NOW).unwrap().is_some());
+        fill_segments(&mut engine, 6);
+        clear(&mut engine);
+        while !engine.state.cleared.is_empty() {
+            engine.forget_cleared(100).unwrap();
+        }
+        let oldest = engine.oldest_sealed();
+        assert!(engine.state.kept.values().any(|position| Some(position.segment) == oldest));
+        assert_eq!(engine.reclaim_slice(), Ok(true), "the first segment is to be copied");
+        let too_many_open_files = 24;
+        disk.fail_reads(Some(too_many_open_files));
+        for _ in 0..2 {
+            let failed = engine.reclaim_slice();
+            assert!(matches!(failed, Err(EngineError::Store(StoreError::Failed(_)))), "{failed:?}");
+        }
+        disk.fail_reads(None);
+        tick_until_idle(&mut engine, NOW);
+        assert!(segments(&engine) <= 2, "{}", segments(&engine));
+    }
+
+    fn name(name: &str) -> QueueName {
+        QueueName::parse(name, &JobServerLimits::default()).unwrap()
     }
 }

@@ -24,6 +24,9 @@ use crate::settings::Fsync;
 /// The longest lease of a reservation without a record: the default of `reserve_for`.
 const PRESUMED_LEASE: Duration = Duration::from_secs(1_800);
 
+/// When records are tried again that a full disk has no space for.
+const RETRY: Duration = Duration::from_secs(1);
+
 impl<D: Disk> Engine<D> {
     /// Presumes that jobs run which the log does not know, unless the store was closed.
     pub(crate) fn presume_running(&mut self, now: Timestamp) {
@@ -104,6 +107,25 @@ impl<D: Disk> Engine<D> {
     /// Returns whether a reservation without a record may not last until `until`.
     pub(super) fn outlasts_presumption(&self, since: Timestamp, until: Timestamp) -> bool {
         until > since + PRESUMED_LEASE
+    }
+
+    /// Writes the records that could not be written when limits changed.
+    pub(crate) fn record_due(&mut self, now: Timestamp) -> Result<(), EngineError> {
+        if self.records_due.is_none_or(|at| now < at) {
+            return Ok(());
+        }
+        match self.record_limited() {
+            Err(EngineError::Store(error)) => {
+                tracing::warn!(%error, "jobs in progress under a new limit are not in the log yet");
+                self.records_due = Some(now + RETRY);
+                Ok(())
+            }
+            recorded => {
+                recorded?;
+                self.records_due = None;
+                Ok(())
+            }
+        }
     }
 
     /// Writes the missing records of reservations in queues with limits: before the store is closed, and when limits
