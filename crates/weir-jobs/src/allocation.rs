@@ -247,6 +247,15 @@ impl Allocation {
         self.queues.get(queue.as_str()).unwrap_or(&self.others)
     }
 
+    /// Returns whether a limit says how many jobs of this type and queue may run at once.
+    pub(crate) fn limits_running(&self, queue: &QueueName, jobtype: &str) -> bool {
+        let is_used = |limits: &ResourceLimits| {
+            limits.concurrency.is_some()
+                && (limits.queues.contains(queue) || limits.types.contains(jobtype))
+        };
+        self.of(queue).limits_running() || self.resources.of.values().any(is_used)
+    }
+
     /// Returns whether rules apply to a FETCH of these queues. If not, the first one that has jobs serves it.
     #[must_use]
     pub fn has_rules_for(&self, queues: &[QueueName]) -> bool {

@@ -89,6 +89,11 @@ impl JobFeatures {
         Self { expires_at, lock, tracked, batch, callback: None, cron: None, kills: None }
     }
 
+    /// Returns whether the job holds a unique lock while it runs.
+    pub(crate) fn runs_locked(&self) -> bool {
+        self.lock.is_some_and(|lock| !lock.ends_at_start)
+    }
+
     /// Returns the features of an exported job, whose `custom` is that of these features.
     pub(crate) fn imported(self, exported: &ExportedFeatures) -> Self {
         let ExportedFeatures { lock_until, has_failed, callback } = *exported;

@@ -136,23 +136,25 @@ pub(crate) struct Engine<D: Disk> {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Opens the log and rebuilds the state from it.
+    /// Opens the log and rebuilds the state from it. `rules` are those that the caller applies then.
     pub(crate) fn open(
         disk: D,
         settings: &JobServerSettings,
+        rules: &Allocation,
         metrics: JobsMetrics,
         mut random: fastrand::Rng,
     ) -> Result<(Self, RecoveryReport), EngineOpenError> {
         let (log, report) = SegmentLog::open(disk, log_options(settings))?;
         let empty = log.segments().iter().all(|segment| segment.records == 0);
-        let state = if empty {
+        let mut state = if empty {
             EngineState::new(random.u64(..), metrics.clone())
         } else {
-            recover::recover(&log, metrics.clone(), &settings.limits, &mut random)?
+            recover::recover(&log, metrics.clone(), &settings.limits, rules, &mut random)?
         };
         let mut engine = Self {
             ahead: ReadAhead::new(log.reader()),
             journal: Journal::new(log),
+            unnoted: std::mem::take(&mut state.released),
             state,
             settings: settings.clone(),
             rules: Allocation::default(),
@@ -169,7 +171,6 @@ impl<D: Disk> Engine<D> {
             lost_workers: LostWorkers::default(),
             held_by_log: Vec::new(),
             held_by_space: Vec::new(),
-            unnoted: Vec::new(),
             records_due: None,
             callbacks_wait_until: Timestamp::default(),
             buffer: Vec::new(),
@@ -179,6 +180,8 @@ impl<D: Disk> Engine<D> {
             engine.journal.replace_snapshot();
         }
         engine.note_opened(empty);
+        // What the log can't take now is noted after the next round of the sync thread.
+        let _ = engine.note_all_waiting();
         // A segment may be left whose last job ended right before the stop.
         engine.reclaim.look_again();
         Ok((engine, report))

@@ -105,8 +105,8 @@ pub(crate) enum RecordHead<'a> {
     Kept {
         key: KeptKey,
     },
-    /// The store was closed, and every reservation under a limit is in the log. Says nothing if other records follow.
-    /// Since version 5 of the log.
+    /// The store was closed, and every reservation is in the log. The body says until when other jobs were presumed to
+    /// run, if they were. Says nothing if other records follow. Since version 5 of the log.
     Closed,
     /// The store was opened: it is no longer closed. Since version 5 of the log.
     Opened,

@@ -84,8 +84,9 @@ impl<D: Disk> EngineShared<D> {
         metrics: JobsMetrics,
     ) -> Result<(Rc<Self>, RecoveryReport), EngineOpenError> {
         let random = fastrand::Rng::new();
-        let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
-        engine.allocate(Allocation::of_settings(settings));
+        let rules = Allocation::of_settings(settings);
+        let (mut engine, report) = Engine::open(disk, settings, &rules, metrics.clone(), random)?;
+        engine.allocate(rules);
         engine.extend_restored(clock.now());
         engine.presume_running(clock.now());
         engine.journal.clock = Some(clock.clone());
@@ -338,10 +339,10 @@ impl<D: Disk> EngineShared<D> {
         // far the log was durable, so damage below it is never mistaken for a torn tail.
         let mut engine = self.engine.borrow_mut();
         let syncer = engine.journal.log.syncer();
-        if engine.note_closed() == Err(EngineError::Behind) {
-            // If it fails again, a restart presumes jobs that may still run.
-            let _ = syncer.sync().map(|_| engine.note_closed());
-        }
+        // Each round has space for some 80,000 reservations. If it fails, a restart presumes jobs that may still run.
+        while engine.note_closed() == Err(EngineError::Behind)
+            && syncer.sync().and_then(|_| syncer.maintain()).is_ok()
+        {}
         let _ = syncer.sync();
         engine.journal.log.mark();
         let end = engine.end();

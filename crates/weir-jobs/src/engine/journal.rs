@@ -150,7 +150,7 @@ impl<D: Disk> Journal<D> {
         // The segments to be removed hold the last snapshot.
         self.write_snapshot(state)?;
         let is_removed = self.log.remove_first_segment();
-        self.segments_removed += u32::from(is_removed);
+        self.segments_removed += u64::from(is_removed);
         Ok(is_removed)
     }
 

@@ -52,7 +52,7 @@ impl<D: Disk> Engine<D> {
 
     /// Returns whether a job holds a unique lock while it runs.
     pub(super) fn holds_lock(&self, job: JobIndex) -> bool {
-        self.state.features.get(job).lock.is_some_and(|lock| !lock.ends_at_start)
+        self.state.features.get(job).runs_locked()
     }
 
     /// Writes the record of a reservation.
@@ -191,9 +191,10 @@ mod tests {
         let one = QueueSettings { concurrency: Some(1), ..QueueSettings::default() };
         settings.queues.insert(name("one"), one);
         let random = fastrand::Rng::with_seed(1);
-        let opened = Engine::open(disk.clone(), &settings, JobsMetrics::detached(), random);
+        let rules = Allocation::of_settings(&settings);
+        let opened = Engine::open(disk.clone(), &settings, &rules, JobsMetrics::detached(), random);
         let (mut engine, _) = opened.unwrap();
-        engine.allocate(Allocation::of_settings(&settings));
+        engine.allocate(rules);
         engine
     }
 

@@ -202,6 +202,7 @@ mod tests {
     use weir_log::{ReadAhead, SimulatedDisk, Space};
 
     use super::*;
+    use crate::allocation::Allocation;
     use crate::engine::due::NextCall;
     use crate::job::JobBatch;
     use crate::metrics::JobsMetrics;
@@ -221,7 +222,8 @@ mod tests {
         };
         let settings = JobServerSettings { limits, ..JobServerSettings::default() };
         let random = fastrand::Rng::with_seed(1);
-        Engine::open(disk.clone(), &settings, JobsMetrics::detached(), random).unwrap().0
+        let rules = Allocation::default();
+        Engine::open(disk.clone(), &settings, &rules, JobsMetrics::detached(), random).unwrap().0
     }
 
     fn push(

@@ -19,6 +19,8 @@ use super::rebuild::Rebuild;
 use super::reservation_record::{LoggedReservation, reservation_key};
 use super::snapshot::{EngineSnapshot, EngineTotals, QueueFacts};
 use super::state::{EngineState, NewEntry};
+use super::varint::FieldReader;
+use crate::allocation::Allocation;
 use crate::batches::{BatchTotals, CallbackKind, CallbackState};
 use crate::custom::BatchId;
 use crate::features::{CallbackJob, CronRun};
@@ -66,8 +68,8 @@ struct FirstPass {
     /// The position of the first readable snapshot. The seed of the records before it is unknown.
     seed_known_from: Option<RecordPosition>,
     next_order: u64,
-    /// Whether the last record says that the store was closed.
-    is_closed: bool,
+    /// The last record, if it says that the store was closed.
+    closed_at: Option<RecordPosition>,
 }
 
 /// What the records of jobs tell of batches and cron jobs, beside their own records.
@@ -117,11 +119,13 @@ impl Cleared {
     }
 }
 
-/// Rebuilds the state from `log`.
+/// Rebuilds the state from `log`. After a stop, which has recorded all reservations, those are restored that `rules`
+/// count.
 pub(crate) fn recover<D: Disk>(
     log: &SegmentLog<D>,
     metrics: JobsMetrics,
     limits: &JobServerLimits,
+    rules: &Allocation,
     random: &mut fastrand::Rng,
 ) -> Result<EngineState, RecoverError> {
     let ended = FirstPass::read(log)?;
@@ -139,7 +143,7 @@ pub(crate) fn recover<D: Disk>(
             queue.hidden = facts.hidden;
         }
     }
-    state.was_closed = ended.is_closed;
+    restore_closed(log, ended.closed_at, &mut state)?;
     state.next_order = ended.next_order;
     state.index.reserve(ended.puts.saturating_sub(ended.records.len()), &state.arena);
     for (key, position) in &ended.kept {
@@ -174,7 +178,7 @@ pub(crate) fn recover<D: Disk>(
     })?;
     state.index_all(&mut unindexed);
     for (job, reservation) in reserved {
-        restore_reservation(log, job, reservation, &mut state)?;
+        restore_reservation(log, job, reservation, rules, &mut state)?;
     }
     // Their reserved jobs have shown them again.
     for facts in ended.queues.values().filter(|facts| facts.hidden) {
@@ -239,12 +243,31 @@ fn restore_kept<D: Disk>(
     Ok(())
 }
 
+/// Reads the record of a closed store. If it is damaged, the store counts as not closed.
+fn restore_closed<D: Disk>(
+    log: &SegmentLog<D>,
+    position: Option<RecordPosition>,
+    state: &mut EngineState,
+) -> Result<(), RecoverError> {
+    let mut buffer = Vec::new();
+    let body = match position {
+        Some(position) => read_noted(log, &log.reader(), position, &mut buffer)?,
+        None => None,
+    };
+    state.was_closed = body.is_some();
+    // A store that presumed nothing has written no time.
+    let until = body.and_then(|body| FieldReader(body).number().ok());
+    state.presumed_until = until.map(Timestamp::from_micros);
+    Ok(())
+}
+
 /// Reserves a job again whose reservation is in the log and has not ended. A job that can't be read waits; its
-/// fetch finds that out.
+/// fetch finds that out. So does one that no limit counts after a stop.
 fn restore_reservation<D: Disk>(
     log: &SegmentLog<D>,
     job: JobIndex,
     position: RecordPosition,
+    rules: &Allocation,
     state: &mut EngineState,
 ) -> Result<(), RecoverError> {
     let (reader, mut buffer, mut job_buffer) = (log.reader(), Vec::new(), Vec::new());
@@ -256,6 +279,13 @@ fn restore_reservation<D: Disk>(
         stored => stored,
     };
     if let (Some(recorded), Ok(stored)) = (recorded, stored) {
+        let queue = &state.queues.get(entry.queue).name;
+        let is_counted =
+            state.features.get(job).runs_locked() || rules.limits_running(queue, stored.jobtype);
+        if state.was_closed && !is_counted {
+            state.released.push(reservation_key(entry.order));
+            return Ok(());
+        }
         let jobtype = TypeKey::of(stored.jobtype);
         state.restore_reservation(job, Box::from(stored.jid), jobtype, &recorded);
         state.note_kept(reservation_key(entry.order), position);
@@ -306,7 +336,7 @@ impl FirstPass {
         let reader = log.reader();
         let mut buffer = Vec::new();
         walk(log, |position, head| {
-            ended.is_closed = head == RecordHead::Closed;
+            ended.closed_at = (head == RecordHead::Closed).then_some(position);
             match head {
                 RecordHead::Snapshot => {
                     if let Some(body) = read_noted(log, &reader, position, &mut buffer)? {

@@ -81,6 +81,7 @@ impl<D: Disk> Engine<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocation::Allocation;
     use crate::engine::core::EngineError;
     use crate::job::JobBatch;
     use crate::metrics::JobsMetrics;
@@ -106,7 +107,8 @@ mod tests {
         let (settings, metrics) = (JobServerSettings::default(), JobsMetrics::detached());
         let random = fastrand::Rng::with_seed(3);
         let (mut engine, _) =
-            Engine::open(SimulatedDisk::new(3), &settings, metrics, random).unwrap();
+            Engine::open(SimulatedDisk::new(3), &settings, &Allocation::default(), metrics, random)
+                .unwrap();
         let set = SetName::Scheduled;
         for n in 0..SET_WALK_JOBS + 20 {
             push(&mut engine, &format!("later-{n:05}"), r#","at":"2999-01-01T00:00:00Z""#);

@@ -116,7 +116,7 @@ impl Run {
         let disk = SimulatedDisk::new(seed);
         disk.set_short_transfers(seed.is_multiple_of(3));
         disk.set_allocates(!seed.is_multiple_of(5));
-        let (engine, _) = open(&disk, seed);
+        let (engine, _) = open(&disk, seed, &Allocation::default());
         Self {
             syncer: engine.journal.log.syncer(),
             disk,
@@ -755,7 +755,7 @@ impl Run {
             self.full = false;
             disk.set_space(None);
         }
-        let (engine, _) = open(&disk, u64::from(self.crashes));
+        let (engine, _) = open(&disk, u64::from(self.crashes), &self.allocation);
         self.disk = disk;
         self.engine = engine;
         self.syncer = self.engine.journal.log.syncer();
@@ -774,16 +774,27 @@ impl Run {
             return self.crash();
         }
         self.note_recorded();
-        // A limit that is set later does not count the jobs of a queue that has none.
-        let limits_running = |lease: &Lease| self.allocation.of(&lease.queue).limits_running();
-        self.ledger.leases.retain(|jid, lease| {
-            assert!(lease.is_recorded || !limits_running(lease), "{jid}");
-            lease.is_recorded
-        });
+        for (jid, lease) in &self.ledger.leases {
+            assert!(lease.is_recorded, "{jid}");
+        }
+        // Jobs that no limit counts wait again.
+        let state = &self.engine.state;
+        let is_counted = |jid: &str, lease: &Lease| {
+            let job = state.reserved.get(jid).unwrap().job;
+            let (queue, json) = (&lease.queue, &lease.json);
+            self.allocation.limits_running(queue, &jobtype(json)) || self.engine.holds_lock(job)
+        };
+        let waiting = self.ledger.leases.extract_if(.., |jid, lease| !is_counted(jid, lease));
+        let waiting: Vec<String> = waiting.map(|(jid, _)| jid).collect();
         let lost = std::mem::take(&mut self.leases_lost);
         let disk = self.disk.crash();
         self.reopen(disk, self.syncer.durable().0);
-        assert_eq!(self.engine.presumed_until.is_some(), presumed);
+        let _ = self.run(|engine, _| engine.note_all_waiting());
+        for jid in waiting {
+            assert!(self.engine.state.reserved.get(&jid).is_none(), "{jid}");
+            self.ledger.leases_ended.insert(jid, self.engine.end().0);
+        }
+        assert!(presumed || self.engine.presumed_until.is_none());
         self.leases_lost.extend(lost);
     }
 
@@ -799,7 +810,7 @@ impl Run {
         let expected = counts(&self.engine);
         self.engine.journal.log.flush().unwrap();
         let disk = self.disk.kill();
-        let (engine, _) = open(&disk, 1);
+        let (engine, _) = open(&disk, 1, &self.allocation);
         assert_eq!(counts(&engine), expected);
         self.disk = disk;
         self.syncer = engine.journal.log.syncer();
@@ -967,9 +978,13 @@ fn jobtype(json: &[u8]) -> String {
     path.find(json).unwrap().into_owned()
 }
 
-fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::RecoveryReport) {
+fn open(
+    disk: &SimulatedDisk,
+    seed: u64,
+    rules: &Allocation,
+) -> (Engine<SimulatedDisk>, weir_log::RecoveryReport) {
     let random = fastrand::Rng::with_seed(seed);
-    Engine::open(disk.clone(), &settings(), JobsMetrics::detached(), random).unwrap()
+    Engine::open(disk.clone(), &settings(), rules, JobsMetrics::detached(), random).unwrap()
 }
 
 /// Returns the jobs that are visible.
@@ -1090,7 +1105,7 @@ fn a_job_of_a_cleared_queue_is_counted_once_wherever_a_restart_comes() {
         for _ in 0..3 {
             run.engine.journal.log.flush().unwrap();
             run.disk = run.disk.kill();
-            let (engine, _) = open(&run.disk, 7);
+            let (engine, _) = open(&run.disk, 7, &Allocation::default());
             run.syncer = engine.journal.log.syncer();
             run.engine = engine;
             let status = run.engine.state.features.batches.status(batch).unwrap();

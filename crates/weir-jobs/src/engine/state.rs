@@ -12,7 +12,7 @@ use super::fair_queue::{LaneChoice, RunningLane, ServingOrder};
 use super::head::StoredPlace;
 use super::index::{JidIndex, hash_of};
 use super::job_sizes::JobSizes;
-use super::kept_key::KeptRecords;
+use super::kept_key::{KeptKey, KeptRecords};
 use super::lane_jobs::LaneLinks;
 use super::queues::Queues;
 use super::reservations::Reservations;
@@ -45,6 +45,10 @@ pub(crate) struct EngineState {
     pub(crate) rehashed: bool,
     /// Whether the store was closed before it was opened, or is new.
     pub(crate) was_closed: bool,
+    /// Until when a store that was closed presumed that other jobs ran.
+    pub(crate) presumed_until: Option<Timestamp>,
+    /// Reservations in the log that were not restored: no limit counts their jobs, which wait again.
+    pub(crate) released: Vec<KeptKey>,
     /// Whether recovery counted jobs of batches as lost that no snapshot counts.
     pub(crate) has_counted_lost: bool,
     pub(crate) totals: EngineTotals,
@@ -121,6 +125,8 @@ impl EngineState {
             unindexed: 0,
             rehashed: false,
             was_closed: true,
+            presumed_until: None,
+            released: Vec::new(),
             has_counted_lost: false,
             totals: EngineTotals::default(),
             features: FeatureTable::default(),

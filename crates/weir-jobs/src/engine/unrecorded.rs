@@ -3,9 +3,10 @@
 //! A record must be durable before the job is handed out, which costs a sync for each FETCH and each ACK. A quarter of a
 //! limit goes without: a job gets no record while so few run. If the process is killed, a restart knows none of these
 //! jobs, and some may still run, so for [`PRESUMED_LEASE`] it takes the limits for a quarter lower. A store that is
-//! closed writes the missing records and then [`RecordHead::Closed`]: after that, nothing is presumed.
+//! closed writes the missing records and then [`RecordHead::Closed`]: after that, nothing more is presumed.
 //!
-//! A limit that is lowered or set while jobs run counts those that have a record by then.
+//! A limit that is lowered or set while jobs run counts those that have a record by then. A store that is closed records
+//! all reservations, also of queues without limits: the next start may apply others, and restores those that count.
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use super::fair_queue::RunningLane;
 use super::head::RecordHead;
 use super::reservation_record::{LoggedReservation, reservation_key};
 use super::reservations::EngineReservation;
+use super::varint;
 use crate::allocation::{Allocation, unrecorded_max};
 use crate::settings::Fsync;
 
@@ -30,14 +32,17 @@ const RETRY: Duration = Duration::from_secs(1);
 impl<D: Disk> Engine<D> {
     /// Presumes that jobs run which the log does not know, unless the store was closed.
     pub(crate) fn presume_running(&mut self, now: Timestamp) {
-        if self.state.was_closed {
-            return;
-        }
-        self.presumed_until = Some(now + PRESUMED_LEASE);
+        let longest = now + PRESUMED_LEASE;
+        self.presumed_until = if self.state.was_closed {
+            self.state.presumed_until.filter(|until| *until > now).map(|until| until.min(longest))
+        } else {
+            Some(longest)
+        };
+        let Some(until) = self.presumed_until else { return };
         let rules = self.rules.clone();
         if rules != rules.with_presumed() {
             tracing::warn!(
-                seconds = PRESUMED_LEASE.as_secs(),
+                seconds = until.since(now).as_secs(),
                 "the job store was not closed: concurrency limits are a quarter lower for a while, because jobs that the \
                  log does not know may still run"
             );
@@ -128,17 +133,23 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Writes the missing records of reservations in queues with limits: before the store is closed, and when limits
-    /// change.
+    /// Writes the missing records of reservations in queues with limits, when these change.
     pub(crate) fn record_limited(&mut self) -> Result<(), EngineError> {
-        let is_limited = |held: &EngineReservation| {
-            let queue = self.state.queues.get(self.state.arena.get(held.job).queue);
-            self.allocation.of(&queue.name).limits_running()
-                || self.holds_lock(held.job)
-                || self.state.resources.is_counted(held.uses)
-        };
+        self.record(|engine, held| {
+            let queue = engine.state.queues.get(engine.state.arena.get(held.job).queue);
+            engine.allocation.of(&queue.name).limits_running()
+                || engine.holds_lock(held.job)
+                || engine.state.resources.is_counted(held.uses)
+        })
+    }
+
+    /// Writes the missing records of some reservations.
+    fn record(
+        &mut self,
+        is_meant: impl Fn(&Self, &EngineReservation) -> bool,
+    ) -> Result<(), EngineError> {
         let held = self.state.reserved.iter();
-        let held = held.filter(|held| held.logged.is_none() && is_limited(held));
+        let held = held.filter(|held| held.logged.is_none() && is_meant(self, held));
         let missing: Vec<_> = held
             .map(|held| {
                 let key = reservation_key(self.state.arena.get(held.job).order);
@@ -156,12 +167,15 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Writes what a restart needs to know all reservations under limits.
+    /// Writes what a restart needs to know all reservations, because it may apply limits that do not hold yet, and until
+    /// when other jobs are presumed to run.
     pub(crate) fn note_closed(&mut self) -> Result<(), EngineError> {
-        self.record_limited()?;
-        if self.presumed_until.is_none() {
-            self.journal.note(&RecordHead::Closed, &self.state)?;
+        self.record(|_, _| true)?;
+        let mut body = Vec::new();
+        if let Some(until) = self.presumed_until {
+            varint::put(&mut body, until.as_micros());
         }
+        self.journal.note_with(&RecordHead::Closed, &body, &self.state)?;
         Ok(())
     }
 }

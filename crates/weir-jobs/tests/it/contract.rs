@@ -205,7 +205,7 @@ mod obeys_custom_and_survives {
         rates:
             rates_begin_with_their_burst_after_a_crash;
         resources:
-            jobs_in_progress_count_after_a_crash;
+            jobs_in_progress_count_after_a_restart;
         crons:
             handled_times_survive_a_crash;
     });

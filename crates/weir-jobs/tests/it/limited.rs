@@ -34,14 +34,19 @@ fn wid() -> Wid {
 impl Limited {
     /// A store whose queue `one` runs one job at once, `pair` two, and `eight` eight.
     fn open(disk: SimulatedDisk, clock: Clock) -> Self {
+        Self::open_with(disk, clock, &[("one", 1), ("pair", 2), ("eight", 8)])
+    }
+
+    /// A store with these limits of queues.
+    fn open_with(disk: SimulatedDisk, clock: Clock, queues: &[(&str, u32)]) -> Self {
         let limits = JobServerLimits {
             segment_bytes: 64 << 10,
             reserve_bytes: 16 << 10,
             ..JobServerLimits::default()
         };
         let mut settings = JobServerSettings { limits, ..JobServerSettings::default() };
-        for (name, most) in [("one", 1), ("pair", 2), ("eight", 8)] {
-            let rules = QueueSettings { concurrency: Some(most), ..QueueSettings::default() };
+        for (name, most) in queues {
+            let rules = QueueSettings { concurrency: Some(*most), ..QueueSettings::default() };
             settings.queues.insert(queue(name), rules);
         }
         let metrics = JobsMetrics::detached();
@@ -529,5 +534,67 @@ fn jobs_that_start_while_others_are_presumed_have_a_record() {
             store = store.restart();
         }
         assert_eq!(fetch_all(&store).await, [2, 3, 4, 5], "two are reserved, and two may run");
+    });
+}
+
+#[test]
+fn a_limit_that_is_set_together_with_a_restart_counts_the_jobs_in_progress() {
+    run(async {
+        let store = Limited::new(1);
+        for number in 0..20 {
+            store.push(&format!("job-{number:04}"), "many", "").await;
+        }
+        store.push("other-job", "others", "").await;
+        for _ in 0..9 {
+            assert!(store.fetch("many").await.is_some());
+        }
+        assert!(store.fetch("others").await.is_some());
+        store.store.close().await.expect("closed");
+        let limits = [("many", 10)];
+        let store = Limited::open_with(store.disk.crash(), store.clock.clone(), &limits);
+        assert_eq!(store.store.reservations(20).await.len(), 9);
+        assert_eq!(store.fetch("many").await.as_deref(), Some("job-0009"));
+        assert_eq!(store.fetch("many").await, None, "ten run");
+        // A job of a queue without a limit waits again, also if its worker goes on and Weir is killed.
+        assert_eq!(store.fetch("others").await.as_deref(), Some("other-job"));
+        let store = Limited::open_with(store.disk.crash(), store.clock.clone(), &limits);
+        assert_eq!(store.fetch("others").await.as_deref(), Some("other-job"));
+        assert_eq!(store.store.reservations(20).await.len(), 11);
+    });
+}
+
+#[test]
+fn a_job_without_a_limit_keeps_the_features_that_it_had_before_a_restart() {
+    run(async {
+        let store = Limited::new(1);
+        let members = r#","custom":{"unique_for":7200,"unique_until":"start"}"#;
+        store.push("first-job", "many", members).await;
+        assert!(store.fetch("many").await.is_some());
+        store.store.close().await.expect("closed");
+        let store = store.restart();
+        assert_eq!(store.reserved().await, []);
+        assert_eq!(store.store.counts().await.unique_locks, 1, "it waits");
+    });
+}
+
+#[test]
+fn a_restart_does_not_prolong_what_a_crash_presumes() {
+    run(async {
+        let mut store = Limited::new(1);
+        for number in 0..20 {
+            store.push(&format!("job-{number:04}"), "eight", "").await;
+        }
+        assert!(store.fetch("eight").await.is_some());
+        store = store.restart();
+        store.clock.advance(LEASE - Duration::from_secs(60));
+        store.store.close().await.expect("closed");
+        store = store.restart();
+        assert_eq!(fetch_all(&store).await.len(), 6, "two may run");
+        store.clock.advance(Duration::from_secs(60));
+        store.store.tick().await.expect("a tick");
+        assert_eq!(fetch_all(&store).await.len(), 2, "those leases have ended");
+        store.store.close().await.expect("closed");
+        store = store.restart();
+        assert_eq!(store.store.reservations(20).await.len(), 8);
     });
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_jobs::allocation::{Allocation, QueueAllocation, ResourceLimits, ResourceRules};
 use weir_jobs::model::{Wid, WorkerEnd};
+use weir_jobs::settings::{JobServerSettings, ResourceSettings};
 use weir_jobs::store::{Action, QueueAction, Selection, Store};
 
 use super::fair::by_tenant;
@@ -368,14 +369,20 @@ pub(crate) async fn resources_are_counted<H: Harness>(world: World<H>) {
     assert_eq!((of("slow").used, of("slow").rate.as_deref()), (1, Some("1/h")));
 }
 
-pub(crate) async fn jobs_in_progress_count_after_a_crash<H: Durable>(world: World<H>) {
-    let rules = [("one", limit(2, "A"))];
-    allocate(&world, &rules).await;
+pub(crate) async fn jobs_in_progress_count_after_a_restart<H: Durable>(_: World<H>) {
+    let one = ResourceSettings {
+        concurrency: Some(2),
+        types: vec!["A".to_owned()],
+        ..ResourceSettings::default()
+    };
+    let resources = BTreeMap::from([("one".to_owned(), one)]);
+    let settings = JobServerSettings { resources, ..JobServerSettings::default() };
+    let world = World::<H>::open(settings);
     push(&world, "a", 1, "A A A X").await;
     push(&world, "b", 5, "A X").await;
     assert_eq!(served(&world, "a b").await, "A1 A2 X4 X6");
     let world = world.restart().await;
-    allocate(&world, &rules).await;
+    world.advance(Duration::ZERO).await;
     assert_eq!(used(&world, "one").await, (2, 2));
     assert_eq!(served(&world, "a b").await, "X4 X6", "they were under no limit");
     let waiting = world.wait_as("w2", "b").await;
