@@ -188,6 +188,11 @@ impl QueueAllocation {
             || self.fair.as_ref().is_some_and(of_tenants)
     }
 
+    /// Returns whether the newest job may be served first.
+    pub(crate) const fn has_fresh_lane(&self) -> bool {
+        self.fresh_lane && self.target_latency.is_some()
+    }
+
     /// Returns whether a limit of the queue or of a tenant says how many of its jobs may run at once.
     pub(crate) fn limits_running(&self) -> bool {
         let of_tenants = |fair: &FairRules| {

@@ -164,6 +164,37 @@ impl TypeClasses {
     }
 }
 
+/// The pairs of classes that keep lanes blocked, with a number for each: the class of a lane's oldest job, and in a queue
+/// with a fresh lane that of its newest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlockedEnds(Vec<(TypeClass, TypeClass)>);
+
+impl BlockedEnds {
+    pub(crate) fn number(&mut self, oldest: TypeClass, newest: TypeClass) -> u16 {
+        let known = self.0.iter().position(|known| *known == (oldest, newest));
+        let number = known.unwrap_or_else(|| {
+            self.0.push((oldest, newest));
+            self.0.len() - 1
+        });
+        // Settings with 256 sets of resources would be needed for more.
+        u16::try_from(number).unwrap_or(0)
+    }
+
+    pub(crate) fn oldest(&self, number: u16) -> TypeClass {
+        self.0.get(usize::from(number)).map_or(TypeClass::NONE, |ends| ends.0)
+    }
+
+    pub(crate) fn newest(&self, number: u16) -> TypeClass {
+        self.0.get(usize::from(number)).map_or(TypeClass::NONE, |ends| ends.1)
+    }
+
+    /// Returns whether one of both jobs may start.
+    pub(crate) fn is_open(&self, number: u16, classes: &TypeClasses, blocked: ResourceSet) -> bool {
+        let ends = [self.oldest(number), self.newest(number)];
+        ends.into_iter().any(|class| classes.uses(class).is_open(blocked))
+    }
+}
+
 /// The jobs in progress of each resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceUse {
@@ -279,9 +310,12 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
         self.counted = self.with(|resource| resource.concurrency.is_some());
     }
 
-    /// Forgets which queues wait, because all jobs were deleted.
-    pub(crate) fn forget_waiting(&mut self) {
-        self.resources.iter_mut().for_each(|resource| resource.waiting.clear());
+    /// Forgets which queues wait and which jobs have started, because all jobs were deleted.
+    pub(crate) fn forget_jobs(&mut self) {
+        for resource in &mut self.resources {
+            resource.waiting.clear();
+            resource.rate.begin_anew();
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

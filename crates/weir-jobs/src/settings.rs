@@ -465,7 +465,7 @@ pub struct JobServerLimits {
     #[setting(size, range = 1 << 10..=1 << 30, default = 4 << 20)]
     pub batch_bytes_max: usize,
     /// FETCHes that wait at once.
-    #[setting(range = COUNT, default = 10_000)]
+    #[setting(restart, range = COUNT, default = 10_000)]
     pub waiting_fetches_max: usize,
     /// Queues named in one FETCH.
     #[setting(advanced, range = COUNT, default = 1_000)]

@@ -141,6 +141,11 @@ impl QueueRate {
         }
     }
 
+    /// Begins with the burst, because all jobs were deleted.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Self { rate: self.rate, ..Self::default() };
+    }
+
     /// Lets it owe no more starts than the rate allows to owe. Needed if the clock was set back since the last start.
     pub(crate) fn limit_debt(&mut self, now: Timestamp) {
         if let Some(rate) = self.rate {

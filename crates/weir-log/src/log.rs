@@ -98,8 +98,7 @@ impl<D: Disk> SegmentLog<D> {
         let mut log = SegmentLog { shared, tail, rotated: false, second, marked_second: second };
         log.prepare()?;
         // No job is appended to a segment of an older format, so begin a new one.
-        let is_current = log.tail.as_ref().is_some_and(SegmentTail::is_current);
-        if !is_current && matches!(lock(&log.shared.catalogue).next, NextSegment::Ready(_)) {
+        if !log.is_current() && matches!(lock(&log.shared.catalogue).next, NextSegment::Ready(_)) {
             log.begin_segment();
             log.prepare()?;
         }
@@ -223,6 +222,13 @@ impl<D: Disk> SegmentLog<D> {
     #[must_use]
     pub fn id(&self) -> u64 {
         self.shared.log_id
+    }
+
+    /// Returns whether the last segment has the format of this program. If not, the disk had no space for another one, and
+    /// an older program may still read the log.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.tail.as_ref().is_some_and(SegmentTail::is_current)
     }
 
     /// Returns the log's end, which identifies everything appended so far.

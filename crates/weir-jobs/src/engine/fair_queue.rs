@@ -18,7 +18,7 @@ use crate::allocation::{FairRules, TenantLimits, unrecorded_max};
 use crate::key_path::KeyPath;
 use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, LimitedLane, Room, TenantKey};
 use crate::metrics::{JobServerLimit, JobsMetrics};
-use crate::resources::{ResourceSet, TypeClass, TypeClasses};
+use crate::resources::{BlockedEnds, ResourceSet, TypeClass, TypeClasses};
 use crate::store::TenantDepth;
 
 /// A job in progress of a lane.
@@ -68,6 +68,8 @@ pub(crate) struct LaneRules<'a> {
     pub(crate) classes: &'a Arc<TypeClasses>,
     /// Of the queue, if it has a limit.
     pub(crate) concurrency: Option<u32>,
+    /// The newest jobs may be served first.
+    pub(crate) is_fresh: bool,
 }
 
 /// Which job of a queue is next.
@@ -89,8 +91,10 @@ pub(crate) struct FairQueue {
     /// `None`: a lane for each class.
     by: Option<KeyPath>,
     classes: Arc<TypeClasses>,
-    /// The newest jobs are served first, if they are in time.
+    /// The newest jobs are served first, if they are in time. Of a tenant whose job at one end must wait for a resource, the
+    /// one at the other end is served.
     is_fresh: bool,
+    blocked_ends: BlockedEnds,
     tenants_max: usize,
     limits: TenantLimits,
     pub(crate) headroom: u32,
@@ -120,6 +124,7 @@ impl FairQueue {
             by: rules.fair.map(|fair| fair.by.clone()),
             classes: Arc::clone(rules.classes),
             is_fresh: false,
+            blocked_ends: BlockedEnds::default(),
             tenants_max,
             limits: rules.fair.map(|fair| fair.limits.clone()).unwrap_or_default(),
             headroom: 0,
@@ -146,8 +151,15 @@ impl FairQueue {
 
     /// Applies the rules that need no other lanes.
     pub(crate) fn apply(&mut self, rules: LaneRules<'_>) {
-        let LaneRules { fair, classes, concurrency } = rules;
+        let LaneRules { fair, classes, concurrency, is_fresh } = rules;
         self.classes = Arc::clone(classes);
+        if is_fresh != self.is_fresh {
+            self.is_fresh = is_fresh;
+            // They wait for another job now.
+            for number in self.blocked_numbers(|_| true) {
+                self.lanes.unblock_some(number, usize::MAX);
+            }
+        }
         self.concurrency = concurrency;
         let Some(rules) = fair else { return };
         self.headroom = rules.headroom;
@@ -183,9 +195,9 @@ impl FairQueue {
         blocked: ResourceSet,
         links: &LaneLinks,
     ) -> Vec<(ResourceSet, u64)> {
-        let uses = |class| self.classes.uses(TypeClass(class));
         let waiting: Vec<_> = if self.by.is_some() {
-            self.lanes.blocked_classes().map(|(class, jobs)| (uses(class), jobs)).collect()
+            let uses = |number| self.classes.uses(self.blocked_ends.oldest(number));
+            self.lanes.blocked_classes().map(|(number, jobs)| (uses(number), jobs)).collect()
         } else {
             let of_lane = |lane| {
                 let class = self.jobs.first(lane).map(|job| links.class(job));
@@ -196,14 +208,26 @@ impl FairQueue {
         waiting.into_iter().filter(|(uses, _)| !uses.is_open(blocked)).collect()
     }
 
+    /// Returns the resources whose room would let a job start: those of [`FairQueue::waiting_for`], and of the newest jobs
+    /// of tenants if these may be next.
+    pub(crate) fn awaited(&self, blocked: ResourceSet, links: &LaneLinks) -> Vec<ResourceSet> {
+        let mut awaited: Vec<_> =
+            self.waiting_for(blocked, links).into_iter().map(|(uses, _)| uses).collect();
+        if self.is_fresh && self.by.is_some() {
+            let numbers = self.lanes.blocked_classes().map(|(number, _)| number);
+            let newest = numbers.map(|number| self.classes.uses(self.blocked_ends.newest(number)));
+            awaited.extend(newest.filter(|uses| !uses.is_open(blocked)));
+        }
+        awaited
+    }
+
     /// Lets the next fetch look at a tenant whose next job may start now. With a headroom, at more of them, because it
     /// may not serve every tenant.
     pub(crate) fn unblock(&mut self, blocked: ResourceSet) {
         let max = if self.headroom > 0 { BLOCKED_PER_FETCH } else { 1 };
-        let open = |class: &u16| self.classes.uses(TypeClass(*class)).is_open(blocked);
-        let classes = self.lanes.blocked_classes().map(|(class, _)| class).filter(open);
-        for class in classes.collect::<Vec<_>>() {
-            self.lanes.unblock_some(class, max);
+        let is_open = |number| self.blocked_ends.is_open(number, &self.classes, blocked);
+        for number in self.blocked_numbers(is_open) {
+            self.lanes.unblock_some(number, max);
         }
     }
 
@@ -227,6 +251,12 @@ impl FairQueue {
     /// Returns the name of the tenant of a job.
     pub(crate) fn tenant_name(&self, json: &[u8]) -> Option<String> {
         Some(self.by.as_ref()?.find(json)?.into_owned())
+    }
+
+    /// Returns the numbers of [`BlockedEnds`] that keep lanes blocked.
+    fn blocked_numbers(&self, is_meant: impl Fn(u16) -> bool) -> Vec<u16> {
+        let numbers = self.lanes.blocked_classes().map(|(number, _)| number);
+        numbers.filter(|number| is_meant(*number)).collect()
     }
 
     /// Returns the number of jobs that wait because of a limit of their tenants.
@@ -350,7 +380,6 @@ impl FairQueue {
         links: &mut LaneLinks,
         arena: &Arena,
     ) -> Option<(JobIndex, RunningLane)> {
-        self.is_fresh = order.newest_from.is_some();
         let (lane, job) = match self.by {
             Some(_) => self.next_of_tenants(order, links, arena)?,
             None => self.next_of_classes(order, links, arena)?,
@@ -372,13 +401,14 @@ impl FairQueue {
         let is_new = |job: &JobIndex| newest_from.is_some_and(|from| arena.get(*job).order >= from);
         for _ in 0..BLOCKED_PER_FETCH {
             let lane = self.lanes.pick(room)?;
-            let newest = self.jobs.last(lane).filter(is_new);
             let oldest = self.jobs.first(lane)?;
-            let next = newest.into_iter().chain([oldest]);
+            let newest = self.jobs.last(lane).filter(|_| self.is_fresh).unwrap_or(oldest);
+            let next = if is_new(&newest) { [newest, oldest] } else { [oldest, newest] };
             if let Some(job) = next.into_iter().find(|job| self.is_open(*job, blocked, links)) {
                 return Some((lane, job));
             }
-            self.lanes.block(lane, links.class(oldest).0);
+            let number = self.blocked_ends.number(links.class(oldest), links.class(newest));
+            self.lanes.block(lane, number);
         }
         None
     }

@@ -1,6 +1,8 @@
 //! Gives the jobs of queues with lanes their lanes: those that were there before the lanes are added in
 //! slices, so that a queue of millions of jobs does not delay other work.
 
+use std::collections::HashMap;
+
 use weir_base::clock::Timestamp;
 use weir_log::Disk;
 
@@ -28,24 +30,31 @@ impl<D: Disk> Engine<D> {
         let old = std::mem::replace(&mut self.allocation, rules);
         self.dispatcher.retain(&old, &self.allocation);
         self.apply_resources();
-        for queue in
-            self.state.queues.allocate(&self.allocation, &self.state.resources, &mut self.random)
-        {
-            self.begin_relaning(queue);
-        }
+        let state = &mut self.state;
+        let queues = state.queues.allocate(&self.allocation, &state.resources, &mut self.random);
+        self.begin_relaning(&queues);
         self.apply_sizing();
         // What can't be written now, the timer writes.
         self.records_due = self.record_limited().is_err().then(Timestamp::default);
     }
 
-    fn begin_relaning(&mut self, queue: u16) {
-        let Some(fair) = &self.state.queues.get(queue).fair else { return };
-        let arena = &self.state.arena;
-        let held = self.state.reserved.iter().filter(|held| arena.get(held.job).queue == queue);
-        let running = held.map(|held| (held.jid.clone(), held.ticket)).collect();
-        let relaning = Relaning { queue, generation: fair.generation, running };
-        self.relaning.retain(|earlier| earlier.queue != queue);
-        self.relaning.push(relaning);
+    fn begin_relaning(&mut self, queues: &[u16]) {
+        if queues.is_empty() {
+            return;
+        }
+        let mut running: HashMap<u16, Vec<(Box<str>, u64)>> =
+            queues.iter().map(|queue| (*queue, Vec::new())).collect();
+        for held in self.state.reserved.iter() {
+            if let Some(running) = running.get_mut(&self.state.arena.get(held.job).queue) {
+                running.push((held.jid.clone(), held.ticket));
+            }
+        }
+        self.relaning.retain(|earlier| !running.contains_key(&earlier.queue));
+        for queue in queues {
+            let Some(fair) = &self.state.queues.get(*queue).fair else { continue };
+            let running = running.remove(queue).unwrap_or_default();
+            self.relaning.push(Relaning { queue: *queue, generation: fair.generation, running });
+        }
     }
 
     /// Adds a slice of jobs to their lanes. Returns their queue.
@@ -58,12 +67,16 @@ impl<D: Disk> Engine<D> {
 
     /// Adds some jobs of queues to their lanes, if none of their jobs has one.
     pub(crate) fn relane_for_fetch(&mut self, queues: &[QueueName]) {
+        if self.relaning.is_empty() {
+            return;
+        }
+        let numbers = queues.iter().filter_map(|name| self.state.queues.number(name.as_str()));
+        let numbers: Vec<u16> = numbers.collect();
         for place in (0..self.relaning.len()).rev() {
             let number = self.relaning[place].queue;
-            let Some(name) = self.state.queues.name(number) else { continue };
             let has_none =
                 |queue: &EngineQueue| queue.fair.as_ref().is_some_and(|it| it.waiting() == 0);
-            if queues.contains(&name) && has_none(self.state.queues.get(number)) {
+            if numbers.contains(&number) && has_none(self.state.queues.get(number)) {
                 self.relane(place, JOBS_PER_FETCH);
             }
         }

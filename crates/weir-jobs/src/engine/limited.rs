@@ -1,11 +1,10 @@
 //! Reservations in the log: those of jobs under a limit, which must not run twice at once.
 //!
 //! Such a job is handed out only after the record of its reservation is durable, unless far fewer jobs run than the limit
-//! allows ([`super::unrecorded`]). After a restart it is
-//! reserved again by the same worker, and counts until ACK, FAIL or the end of its lease. A reservation has a
-//! kept record ([`super::kept`]) under the job's order in its queue: the job's own record ends it when it
-//! is removed or moved, so ACK and FAIL need no record more. A job that waits again keeps its order, so an empty
-//! record ends its reservation.
+//! allows ([`super::unrecorded`]). After a restart it is reserved again by the same worker, and counts until ACK, FAIL or
+//! the end of its lease. A reservation has a kept record ([`super::kept`]) under the job's order in its queue: the job's
+//! own record ends it when it is removed or moved, so ACK and FAIL need no record more. A job that waits again keeps its
+//! order, so an empty record ends its reservation.
 
 use weir_base::clock::Timestamp;
 use weir_log::{AppendError, Disk};
@@ -176,8 +175,9 @@ mod tests {
     use crate::engine::due::NextCall;
     use crate::job::JobBatch;
     use crate::metrics::JobsMetrics;
-    use crate::model::{QueueName, Wid, WorkerEnd};
+    use crate::model::{FailureReport, QueueName, SetName, Wid, WorkerEnd};
     use crate::settings::{JobServerLimits, JobServerSettings, QueueSettings};
+    use crate::store::FailOutcome;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -247,13 +247,71 @@ mod tests {
         }
     }
 
-    /// Stores jobs in another queue until the log is behind.
-    fn fall_behind(engine: &mut Engine<SimulatedDisk>) {
+    /// Stores jobs in another queue until the log is behind. Returns their number.
+    fn fall_behind(engine: &mut Engine<SimulatedDisk>) -> usize {
+        (0..).find(|number| !fill(engine, *number)).unwrap_or(0)
+    }
+
+    fn fill(engine: &mut Engine<SimulatedDisk>, number: usize) -> bool {
         let padding = format!(r#""queue":"two","custom":{{"x":"{}"}}"#, "x".repeat(100_000));
-        let mut number = 0;
-        while store(engine, &format!("filler-{number:04}"), &padding) {
-            number += 1;
-        }
+        store(engine, &format!("filler-{number:04}"), &padding)
+    }
+
+    #[test]
+    fn a_stop_adds_nothing_to_a_segment_that_an_older_weir_can_read() {
+        let disk = SimulatedDisk::new(1);
+        let first = include_bytes!("../../tests/it/format_3/0000000001.log");
+        let second = include_bytes!("../../tests/it/format_3/0000000002.log");
+        disk.put_file("0000000001.log", first.to_vec());
+        disk.put_file("0000000002.log", second.to_vec());
+        disk.set_space(Some(disk.used_bytes()));
+        let mut engine = open(&disk);
+        assert!(!engine.journal.log.is_current(), "there is no space for another segment");
+        let end = engine.end();
+        assert_eq!((engine.note_closed(), engine.end()), (Ok(()), end));
+    }
+
+    #[test]
+    fn a_fetch_that_cannot_drop_an_expired_job_is_served_after_the_next_round() {
+        let mut engine = open(&SimulatedDisk::new(1));
+        let expired = r#""queue":"many","custom":{"expires_at":"2023-11-14T22:13:21Z"}"#;
+        assert!(store(&mut engine, "expired-job", expired));
+        assert!(store(&mut engine, "second-job", r#""queue":"many""#));
+        fall_behind(&mut engine);
+        let later = NOW + Duration::from_secs(60);
+        let take = |engine: &mut Engine<SimulatedDisk>| {
+            let taken = engine.take(None, &[name("many")], |_| 1, later).unwrap();
+            taken.map(|taken| taken.delivery.jid.to_string())
+        };
+        assert_eq!(take(&mut engine), None);
+        let number = engine.state.queues.number("many");
+        assert_eq!(engine.held_by_log.first().copied(), number);
+        engine.journal.log.syncer().sync().unwrap();
+        assert_eq!(take(&mut engine).as_deref(), Some("second-job"));
+    }
+
+    #[test]
+    fn a_failure_is_reported_although_the_log_has_no_room_to_delete_older_dead_jobs() {
+        let prepare = || {
+            let mut engine = open(&SimulatedDisk::new(1));
+            engine.settings.limits.dead_jobs_max = 0;
+            // Its record is as large as that of a filler.
+            let members =
+                format!(r#""queue":"one","retry":-1,"custom":{{"x":"{}"}}"#, "x".repeat(100_000));
+            assert!(store(&mut engine, "first-job", &members));
+            assert!(take(&mut engine).is_some());
+            engine
+        };
+        let fillers = fall_behind(&mut prepare());
+        let mut engine = prepare();
+        assert!((1..fillers).all(|number| fill(&mut engine, number)));
+        let report = FailureReport { jid: "first-job".into(), ..FailureReport::default() };
+        let failed = engine.fail(Some(&Wid::new("w1")), report, NOW);
+        assert_eq!(failed.map(|(outcome, _)| outcome), Ok(FailOutcome::Dead));
+        assert_eq!(engine.state.set(SetName::Dead).len(), 1, "the log is behind");
+        engine.journal.log.syncer().sync().unwrap();
+        assert_eq!(engine.trim_dead(), Ok(()));
+        assert_eq!(engine.state.set(SetName::Dead).len(), 0);
     }
 
     #[test]

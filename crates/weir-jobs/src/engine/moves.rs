@@ -361,7 +361,7 @@ impl<D: Disk> Engine<D> {
         self.state.next_order = old.next_order;
         self.state.reserved.continue_tickets(&old.reserved);
         self.state.resources = old.resources;
-        self.state.resources.forget_waiting();
+        self.state.resources.forget_jobs();
         // What was enqueued is gone; its times are over all the same.
         self.state.features.cron = old.features.cron;
         self.state.features.cron.change_all();

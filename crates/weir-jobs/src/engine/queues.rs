@@ -83,6 +83,8 @@ pub(crate) struct FairQueueRules {
     rules: BTreeMap<QueueName, FairRules>,
     rates: BTreeMap<QueueName, Rate>,
     concurrency: BTreeMap<QueueName, u32>,
+    /// The queues with a fresh lane.
+    fresh: BTreeSet<QueueName>,
     /// Of job types.
     classes: Arc<TypeClasses>,
     /// The shared resources of queues.
@@ -107,7 +109,7 @@ impl Queues {
         }
     }
 
-    /// Returns the rules of queues with `fair_by`, for [`Queues::restore_fair_rules`].
+    /// Returns the rules of queues, for [`Queues::restore_fair_rules`].
     pub(crate) fn fair_rules(&self) -> FairQueueRules {
         self.fair_rules.clone()
     }
@@ -133,6 +135,8 @@ impl Queues {
         self.fair_rules.concurrency = most.collect();
         let sized = queues().filter(|(_, rules)| rules.counts_bytes).map(|(name, _)| name.clone());
         self.fair_rules.sized = sized.collect();
+        let fresh = queues().filter(|(_, rules)| rules.has_fresh_lane());
+        self.fair_rules.fresh = fresh.map(|(name, _)| name.clone()).collect();
         self.fair_rules.classes = Arc::clone(&resources.classes);
         self.fair_rules.uses = resources.of_queues().collect();
         let mut tenants = self.fair_rules.rules.values();
@@ -158,6 +162,7 @@ impl Queues {
             fair: fair_rules.rules.get(&queue.name),
             classes: &fair_rules.classes,
             concurrency: fair_rules.concurrency.get(&queue.name).copied(),
+            is_fresh: fair_rules.fresh.contains(&queue.name),
         };
         if rules.fair.is_none() && rules.classes.is_empty() {
             queue.fair = None;

@@ -50,8 +50,7 @@ impl<D: Disk> Engine<D> {
         let queue = state.queues.get(number);
         let sets: Vec<ResourceSet> = if queue.uses.is_open(blocked) {
             let fair = queue.fair.as_ref();
-            let waiting = fair.map(|fair| fair.waiting_for(blocked, &state.links));
-            waiting.unwrap_or_default().into_iter().map(|(uses, _)| uses).collect()
+            fair.map(|fair| fair.awaited(blocked, &state.links)).unwrap_or_default()
         } else {
             vec![queue.uses]
         };

@@ -55,7 +55,7 @@ pub(crate) struct EngineState {
     /// The features of the jobs that have any.
     pub(crate) features: FeatureTable<JobIndex>,
     pub(crate) kept: KeptRecords,
-    /// The lanes of the jobs in queues with `fair_by`.
+    /// The lanes of the jobs in queues that have any: with `fair_by`, or if job types use shared resources.
     pub(crate) links: LaneLinks,
     /// The sizes of the jobs in queues with `bytes_max`.
     pub(crate) sizes: JobSizes,

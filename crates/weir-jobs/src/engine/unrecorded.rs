@@ -21,6 +21,7 @@ use super::reservation_record::{LoggedReservation, reservation_key};
 use super::reservations::EngineReservation;
 use super::varint;
 use crate::allocation::{Allocation, unrecorded_max};
+use crate::model::QueueName;
 use crate::settings::Fsync;
 
 /// The longest lease of a reservation without a record: the default of `reserve_for`.
@@ -50,22 +51,33 @@ impl<D: Disk> Engine<D> {
         self.allocate(rules);
     }
 
-    /// Applies the full limits again once the jobs have ended that may have run. Returns the queues with limits.
+    /// Applies the full limits again once the jobs have ended that may have run. Returns the queues of which more jobs may
+    /// start.
     pub(crate) fn end_presumption(&mut self, now: Timestamp) -> Vec<u16> {
         if self.presumed_until.is_none_or(|until| now < until) {
             return Vec::new();
         }
         self.presumed_until = None;
+        if self.rules == self.allocation {
+            return Vec::new();
+        }
         tracing::info!("concurrency limits apply in full again");
         self.allocate(self.rules.clone());
-        let names = self.rules.queues.keys();
-        names.filter_map(|name| self.state.queues.number(name.as_str())).collect()
+        // Jobs of any queue may use resources, whose lists of waiting queues begin anew.
+        let may_start = |name: &QueueName| {
+            self.rules.queues.contains_key(name) || !self.rules.resources.of.is_empty()
+        };
+        let queues = self.state.queues.iter().filter(|(_, queue)| may_start(&queue.name));
+        queues.map(|(number, _)| number).collect()
     }
 
     /// Writes that a closed store is open, so that a crash is not mistaken for its end.
     pub(crate) fn note_opened(&mut self, is_new: bool) {
         if is_new || !self.state.was_closed {
             self.opened_at = Some(Lsn::default());
+            return;
+        }
+        if !self.journal.log.is_current() {
             return;
         }
         // On a full disk, all reservations get a record.
@@ -171,6 +183,10 @@ impl<D: Disk> Engine<D> {
     /// when other jobs are presumed to run.
     pub(crate) fn note_closed(&mut self) -> Result<(), EngineError> {
         self.record(|_, _| true)?;
+        // A full disk may leave a segment of an older format at the end, with which an older version can go on.
+        if !self.journal.log.is_current() {
+            return Ok(());
+        }
         let mut body = Vec::new();
         if let Some(until) = self.presumed_until {
             varint::put(&mut body, until.as_micros());

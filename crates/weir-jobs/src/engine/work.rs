@@ -55,7 +55,8 @@ pub(crate) struct AckedJob {
 enum HandOutError {
     /// It can't be read and was dropped.
     Dropped,
-    /// It can't be read at the moment, or the log is behind. It waits again.
+    /// It can't be read at the moment, or the log is behind. It waits again. In the former case, a fetch that waits learns
+    /// of that when its client repeats it: nothing says when the read would succeed.
     JustNow,
     /// One of its resources has no room: its type was not known before. It waits again.
     NoRoom,
@@ -123,10 +124,14 @@ impl<D: Disk> Engine<D> {
             if self.state.features.get(job).has_expired(now) {
                 self.take_back_charge(queue, charge);
                 self.take_back_start(queue, lane);
-                if self.drop_expired(job, lane, now).is_none() {
-                    return Ok(None);
+                match self.drop_expired(job, lane, now) {
+                    Ok(()) => expired += 1,
+                    Err(EngineError::Behind) => {
+                        self.held_by_log.push(queue);
+                        return Ok(None);
+                    }
+                    Err(EngineError::Store(error)) => self.leave_out(queue, error, &mut left_out),
                 }
-                expired += 1;
                 continue;
             }
             let error = match self.hand_out(job, wid, charge, lane, blocked, now) {
@@ -171,30 +176,25 @@ impl<D: Disk> Engine<D> {
         rules.target_latency.map_or(0, |target| (now - target).as_micros())
     }
 
-    /// Drops an expired job that was taken. Returns `None` if that can't be written now: the job waits
-    /// for the next fetch.
+    /// Drops an expired job that was taken. If that can't be written now, the job waits again.
     fn drop_expired(
         &mut self,
         job: JobIndex,
         lane: Option<RunningLane>,
         now: Timestamp,
-    ) -> Option<()> {
+    ) -> Result<(), EngineError> {
         let tracked = self.state.features.get(job).tracked.then(|| self.reserved_jid(job));
         let queue = self.state.arena.get(job).queue;
-        match self.discard(job) {
-            Ok(()) => {
-                self.end_lane(queue, lane, None, now);
-                if let Some(jid) = tracked {
-                    self.note_tracked(&jid, TrackState::Dead, now);
-                }
-                self.metrics.expired();
-                Some(())
-            }
-            Err(_) => {
-                self.wait_again(job, lane);
-                None
-            }
+        if let Err(error) = self.discard(job) {
+            self.wait_again(job, lane);
+            return Err(error);
         }
+        self.end_lane(queue, lane, None, now);
+        if let Some(jid) = tracked {
+            self.note_tracked(&jid, TrackState::Dead, now);
+        }
+        self.metrics.expired();
+        Ok(())
     }
 
     fn choose(
@@ -503,7 +503,8 @@ impl<D: Disk> Engine<D> {
             self.state.queues.get_mut(queue).arrivals.retried_total += 1;
         }
         self.end_run(&jid, job, queue, &failure, now);
-        self.trim_dead()?;
+        // The job has failed. If others can't be deleted now, the next failure does that.
+        let _ = self.trim_dead();
         self.run_batches(now);
         Ok(outcome)
     }

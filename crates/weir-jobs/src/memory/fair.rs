@@ -27,7 +27,7 @@ impl MemoryState {
     /// Returns the lanes for a queue without jobs.
     pub(super) fn lanes_for(&self, name: &QueueName) -> Option<MemoryLanes<JobId>> {
         let rules = self.allocation.of(name);
-        rules.fair.as_ref().map(|fair| MemoryLanes::new(fair, rules.concurrency))
+        rules.fair.as_ref().map(|fair| MemoryLanes::new(fair, rules))
     }
 
     /// Applies changed rules to the lanes of a queue.
@@ -38,9 +38,9 @@ impl MemoryState {
         if let (Some(lanes), Some(fair)) = (&mut queue.fair, &rules.fair)
             && lanes.has_lanes_of(fair)
         {
-            return lanes.apply(fair, rules.concurrency);
+            return lanes.apply(fair, &rules);
         }
-        queue.fair = rules.fair.as_ref().map(|fair| MemoryLanes::new(fair, rules.concurrency));
+        queue.fair = rules.fair.as_ref().map(|fair| MemoryLanes::new(fair, &rules));
         let Self { jobs, queues, .. } = self;
         let Some(queue) = queues.get_mut(name) else { return };
         for (id, job) in jobs.iter_mut().filter(|(_, job)| job.queue == *name) {

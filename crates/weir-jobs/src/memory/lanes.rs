@@ -5,31 +5,43 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use crate::allocation::FairRules;
+use crate::allocation::{FairRules, QueueAllocation};
 use crate::lanes::{BlockedJobs, LaneCounts, LaneId, Lanes, LimitedLane, Room, TenantKey};
-use crate::resources::{ResourceSet, TypeClass, TypeClasses};
+use crate::resources::{BlockedEnds, ResourceSet, TypeClass, TypeClasses};
 use crate::store::TenantDepth;
 
 #[derive(Debug)]
 pub(super) struct MemoryLanes<J> {
     pub(super) rules: FairRules,
     pub(super) concurrency: Option<u32>,
+    /// The newest jobs may be served first.
+    is_fresh: bool,
     lanes: Lanes,
+    blocked_ends: BlockedEnds,
     /// Jobs that wait, by lane and order.
     jobs: BTreeMap<(LaneId, u64), J>,
 }
 
 impl<J: Copy> MemoryLanes<J> {
-    pub(super) fn new(rules: &FairRules, concurrency: Option<u32>) -> Self {
-        let lanes = Lanes::new(rules.tenants_max);
-        let mut new = Self { rules: rules.clone(), concurrency, lanes, jobs: BTreeMap::new() };
-        new.apply(rules, concurrency);
+    /// Returns the lanes of a queue with these rules.
+    pub(super) fn new(fair: &FairRules, queue: &QueueAllocation) -> Self {
+        let mut new = Self {
+            rules: fair.clone(),
+            concurrency: None,
+            is_fresh: false,
+            lanes: Lanes::new(fair.tenants_max),
+            blocked_ends: BlockedEnds::default(),
+            jobs: BTreeMap::new(),
+        };
+        new.apply(fair, queue);
         new
     }
 
     /// Applies rules that need no other lanes. The next fetch looks at those with jobs again.
-    pub(super) fn apply(&mut self, rules: &FairRules, concurrency: Option<u32>) {
-        (self.rules, self.concurrency) = (rules.clone(), concurrency);
+    pub(super) fn apply(&mut self, rules: &FairRules, queue: &QueueAllocation) {
+        (self.rules, self.concurrency) = (rules.clone(), queue.concurrency);
+        self.is_fresh = queue.has_fresh_lane();
+        self.unblock_where(|_, _| true);
         let weights = rules.weights.iter();
         self.lanes.set_weights(weights.map(|(name, weight)| (key(Some(name)), *weight)));
         let of = rules.limits.of.iter().map(|(name, limits)| (key(Some(name)), *limits));
@@ -138,30 +150,39 @@ impl<J: Copy> MemoryLanes<J> {
             let lane = self.lanes.pick(room)?;
             let mut jobs = self.jobs.range((lane, 0)..=(lane, u64::MAX));
             let (oldest, newest) = (jobs.next()?, jobs.next_back());
-            let is_new = |((_, order), _): &(&(LaneId, u64), &J)| {
-                newest_from.is_some_and(|from| *order >= from)
-            };
-            let mut next = newest.filter(is_new).into_iter().chain([oldest]);
-            if let Some((_, job)) = next.find(|(_, job)| is_open(class_of(**job))) {
+            let newest = newest.filter(|_| self.is_fresh).unwrap_or(oldest);
+            let is_new = newest_from.is_some_and(|from| newest.0.1 >= from);
+            let next = if is_new { [newest, oldest] } else { [oldest, newest] };
+            if let Some((_, job)) = next.into_iter().find(|(_, job)| is_open(class_of(**job))) {
                 return Some(*job);
             }
-            let class = class_of(*oldest.1);
-            self.lanes.block(lane, class.0);
+            let number = self.blocked_ends.number(class_of(*oldest.1), class_of(*newest.1));
+            self.lanes.block(lane, number);
         }
     }
 
     /// Lets the next fetch look at all tenants whose next job may start.
     pub(super) fn unblock(&mut self, classes: &TypeClasses, blocked: ResourceSet) {
-        let open =
-            self.blocked_classes().filter(|(class, _)| classes.uses(*class).is_open(blocked));
-        for (class, _) in open.collect::<Vec<_>>() {
-            self.lanes.unblock_some(class.0, usize::MAX);
+        self.unblock_where(|ends, number| ends.is_open(number, classes, blocked));
+    }
+
+    fn unblock_where(&mut self, is_meant: impl Fn(&BlockedEnds, u16) -> bool) {
+        let numbers = self.lanes.blocked_classes().map(|(number, _)| number);
+        let numbers = numbers.filter(|number| is_meant(&self.blocked_ends, *number));
+        for number in numbers.collect::<Vec<_>>() {
+            self.lanes.unblock_some(number, usize::MAX);
         }
     }
 
     /// Returns the classes of jobs that wait for resources, as far as fetches have found them, and the number of these jobs.
     pub(super) fn blocked_classes(&self) -> impl Iterator<Item = (TypeClass, u64)> {
-        self.lanes.blocked_classes().map(|(class, jobs)| (TypeClass(class), jobs))
+        let blocked = self.lanes.blocked_classes();
+        blocked.map(|(number, jobs)| (self.blocked_ends.oldest(number), jobs))
+    }
+
+    /// Returns the classes of the newest jobs of tenants that wait.
+    pub(super) fn blocked_newest(&self) -> impl Iterator<Item = TypeClass> {
+        self.lanes.blocked_classes().map(|(number, _)| self.blocked_ends.newest(number))
     }
 
     pub(super) fn can_serve(&self, room: Room) -> bool {

@@ -66,11 +66,14 @@ impl MemoryState {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let blocked = self.blocked_resources(now);
-        let sets = self.waiting_for(name, blocked);
+        let mut sets: Vec<ResourceSet> =
+            self.waiting_for(name, blocked).into_iter().map(|(uses, _)| uses).collect();
+        if let Some(fair) = self.queues.get(name).and_then(|queue| queue.fair.as_ref()) {
+            let newest = fair.blocked_newest().map(|class| self.resources.classes.uses(class));
+            sets.extend(newest.filter(|uses| !uses.is_open(blocked)));
+        }
         let (resources, used) = (&mut self.resources, &self.used);
-        let wait = |(uses, _): (ResourceSet, u64)| {
-            resources.wait(name, uses.intersection(blocked), used, now)
-        };
+        let wait = |uses: ResourceSet| resources.wait(name, uses.intersection(blocked), used, now);
         let times: Vec<Option<Timestamp>> = sets.into_iter().map(wait).collect();
         times.into_iter().flatten().min()
     }

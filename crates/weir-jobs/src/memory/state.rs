@@ -185,7 +185,7 @@ impl MemoryState {
         let old = std::mem::replace(self, fresh);
         self.next_order = old.next_order;
         self.resources = old.resources;
-        self.resources.forget_waiting();
+        self.resources.forget_jobs();
         self.last_ticket = old.last_ticket;
         self.lost_workers = old.lost_workers;
         self.features.cron = old.features.cron;

@@ -33,6 +33,7 @@ fn restore_fixed(old: &JobServerSettings, new: &mut JobServerSettings) -> Vec<St
     keep!(fsync_acks, JobServerSettings::FSYNC_ACKS);
     keep!(ack_sync_max, JobServerSettings::ACK_SYNC_MAX);
     keep!(gather_wait, JobServerSettings::GATHER_WAIT);
+    keep!(limits.waiting_fetches_max, JobServerLimits::WAITING_FETCHES_MAX);
     keep!(limits.queues_max, JobServerLimits::QUEUES_MAX);
     keep!(limits.dead_jobs_max, JobServerLimits::DEAD_JOBS_MAX);
     keep!(limits.dead_age_max, JobServerLimits::DEAD_AGE_MAX);
@@ -73,10 +74,11 @@ mod tests {
             ..JobServerSettings::default()
         };
         new.limits.queues_max = 7;
+        new.limits.waiting_fetches_max = 5;
         new.limits.fetch_wait = Duration::from_secs(9);
         assert_eq!(
             restore_fixed(&old, &mut new),
-            ["jobs.fsync", "jobs.limits.advanced.queues_max"]
+            ["jobs.fsync", "jobs.limits.waiting_fetches_max", "jobs.limits.advanced.queues_max"]
         );
         assert_eq!((new.fsync, new.limits.queues_max), (old.fsync, old.limits.queues_max));
         assert!(new.allow_flush, "what can be reloaded is");

@@ -167,6 +167,8 @@ mod obeys_custom {
                     resources_change_while_jobs_wait_and_run,
                     many_jobs_get_other_lanes_when_types_change,
                     the_fresh_lane_serves_the_newest_job_that_may_start,
+                    a_tenant_waits_for_the_job_at_either_end_in_the_fresh_lane,
+                    a_flush_lets_the_rate_of_a_resource_begin_anew,
                     an_operator_moves_and_deletes_jobs_that_wait_for_a_resource,
                     resources_are_counted;
                 crons:

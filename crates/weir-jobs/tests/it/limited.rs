@@ -8,7 +8,7 @@ use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{FailureReport, QueueName, Wid, WorkerEnd};
-use weir_jobs::settings::{JobServerLimits, JobServerSettings, QueueSettings};
+use weir_jobs::settings::{JobServerLimits, JobServerSettings, QueueSettings, ResourceSettings};
 use weir_jobs::store::{BatchSize, FetchRequest, QueueAction, Store, StoreError};
 use weir_log::SimulatedDisk;
 
@@ -49,6 +49,13 @@ impl Limited {
             let rules = QueueSettings { concurrency: Some(*most), ..QueueSettings::default() };
             settings.queues.insert(queue(name), rules);
         }
+        // Only jobs of these queues use it.
+        let shared = ResourceSettings {
+            concurrency: Some(1),
+            queues: vec!["shared".to_owned(), "shared-too".to_owned()],
+            ..ResourceSettings::default()
+        };
+        settings.resources.insert("resource".to_owned(), shared);
         let metrics = JobsMetrics::detached();
         let store = EmbeddedStore::open_on(disk.clone(), &settings, clock.clone(), metrics);
         Self { disk, clock, store: store.expect("the log opens").0 }
@@ -596,5 +603,24 @@ fn a_restart_does_not_prolong_what_a_crash_presumes() {
         store.store.close().await.expect("closed");
         store = store.restart();
         assert_eq!(store.store.reservations(20).await.len(), 8);
+    });
+}
+
+#[test]
+fn a_fetch_that_waits_for_a_resource_goes_on_when_limits_apply_in_full_again() {
+    run(async {
+        let store = Limited::new(1);
+        store.push("older-job", "many", "").await;
+        let store = store.restart();
+        store.clock.advance(LEASE - Duration::from_secs(1));
+        store.push("first-job", "shared", "").await;
+        store.push("second-job", "shared-too", "").await;
+        assert_eq!(store.fetch("shared").await.as_deref(), Some("first-job"));
+        let mut waiting = Box::pin(store.fetch_within("shared-too", WAIT));
+        assert!(begin(&mut waiting).await);
+        store.clock.advance(Duration::from_secs(1));
+        store.store.tick().await.expect("a tick");
+        assert_eq!(store.store.ack(&["first-job"]).await, Ok(vec![]));
+        assert_eq!(waiting.await.expect("fetch works").as_deref(), Some("second-job"));
     });
 }

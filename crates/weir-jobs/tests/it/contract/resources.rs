@@ -325,6 +325,43 @@ pub(crate) async fn the_fresh_lane_serves_the_newest_job_that_may_start<H: Harne
     assert_eq!(served(&world, "a").await, "A4");
 }
 
+pub(crate) async fn a_tenant_waits_for_the_job_at_either_end_in_the_fresh_lane<H: Harness>(
+    world: World<H>,
+) {
+    let rules =
+        QueueAllocation { fresh_lane: true, target_latency: Some(seconds(10)), ..by_tenant() };
+    let queues = ["a", "c"].map(|queue| (queue_name(queue), rules.clone()));
+    let resources = allocation(&[("one", limit(1, "A")), ("two", limit(1, "B"))]);
+    world.store().allocate(Allocation { queues: queues.into(), ..resources });
+    push(&world, "b", 1, "A B").await;
+    assert_eq!(served(&world, "b").await, "A1 B2");
+    push(&world, "a", 3, "Ah").await;
+    world.advance(seconds(20)).await;
+    push(&world, "a", 4, "Bh").await;
+    assert_eq!(served(&world, "a").await, "");
+    assert_eq!(used(&world, "one").await, (1, 2), "the oldest counts, with those behind it");
+    let waiting = world.wait_as("w2", "a").await;
+    world.ack("B-000002").await;
+    assert_eq!(waiting.jid().await.as_deref(), Some("Bh-000004"), "its newest");
+    let waiting = world.wait_as("w2", "a").await;
+    world.ack("A-000001").await;
+    assert_eq!(waiting.jid().await.as_deref(), Some("Ah-000003"), "its oldest");
+    // While all jobs are in time, the oldest is first.
+    push(&world, "c", 5, "Ah").await;
+    assert_eq!(served(&world, "c").await, "");
+    push(&world, "c", 6, "Xh").await;
+    assert_eq!(served(&world, "c").await, "Xh6");
+}
+
+pub(crate) async fn a_flush_lets_the_rate_of_a_resource_begin_anew<H: Harness>(world: World<H>) {
+    allocate(&world, &[("api", with_rate("1/h", "A"))]).await;
+    push(&world, "a", 1, "A A").await;
+    assert_eq!(served(&world, "a").await, "A1");
+    world.store().flush().await.unwrap();
+    push(&world, "a", 3, "A A").await;
+    assert_eq!(served(&world, "a").await, "A3");
+}
+
 pub(crate) async fn an_operator_moves_and_deletes_jobs_that_wait_for_a_resource<H: Harness>(
     world: World<H>,
 ) {
