@@ -12,7 +12,7 @@ use crate::view::JobTypeView;
 pub struct JobTypesQuery {
     #[serde(default)]
     pub sort: TypeOrder,
-    /// The recent time, 1 - 60 minutes: at least these, in slices of five minutes. Default: 60.
+    /// Covers at least this many recent minutes (1 to 60), in slices of five minutes. Default: 60.
     #[serde(default)]
     pub minutes: Option<u32>,
     /// Only types that had a job from this queue, or may have had one: they had jobs from more queues than

@@ -21,7 +21,7 @@ pub(crate) struct JobsTypeArgs {
     target: Target,
     /// The type of the jobs (jobtype); "other" for those beyond the limit of types
     name: String,
-    /// The recent time in minutes: at least these, in slices of five minutes
+    /// Cover at least this many recent minutes, in slices of five minutes
     #[arg(long, default_value_t = WINDOW_MINUTES_MAX, value_parser = value_parser!(u32).range(1..=i64::from(WINDOW_MINUTES_MAX)))]
     minutes: u32,
     /// Print JSON

@@ -20,7 +20,7 @@ pub(crate) struct JobsTypesArgs {
     /// What comes first
     #[arg(long, value_enum, default_value = "run")]
     sort: Sort,
-    /// The recent time in minutes: at least these, in slices of five minutes
+    /// Cover at least this many recent minutes, in slices of five minutes
     #[arg(long, default_value_t = WINDOW_MINUTES_MAX, value_parser = value_parser!(u32).range(1..=i64::from(WINDOW_MINUTES_MAX)))]
     minutes: u32,
     /// Only types that had a job from this queue, or may have had one
