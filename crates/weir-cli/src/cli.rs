@@ -44,8 +44,8 @@ pub(crate) enum Command {
     Init(InitArguments),
     /// Show the status of a running Weir
     Status(StatusArguments),
-    /// Replace the service process by a new one that reads the settings again, without dropping
-    /// connections
+    /// Replace the service process by a new one that reads the settings again, without losing a
+    /// request; realtime clients are asked to reconnect
     Restart(RestartArguments),
     /// Replace the parent and the service process after a new build of Weir was installed, keeping
     /// workers and connections

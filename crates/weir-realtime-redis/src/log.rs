@@ -59,7 +59,7 @@ pub(crate) struct RedisLog {
     listings: Semaphore,
     /// A lock of std: held to clone a handle, never across an await.
     commands: Mutex<Commands>,
-    condition: ShardCondition,
+    pub(crate) condition: ShardCondition,
     pub(crate) seeds: Seeds,
     pub(crate) data_ids: DataIds,
     pub(crate) failed: Notify,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use weir_base::node::merged;
@@ -47,6 +48,9 @@ pub struct LogParts {
     pub node: NodeOptions,
 }
 
+/// How often a start checks whether the shards are connected.
+const CONNECTED_POLL: Duration = Duration::from_millis(5);
+
 /// Events of one group, and their places among all that are appended.
 #[derive(Debug, Default)]
 struct Part {
@@ -85,6 +89,18 @@ impl ShardedLog {
             LogNode::new(parts, (is_common, switches), shutdown.clone())
         };
         shards.logs.iter().enumerate().map(node).collect()
+    }
+
+    /// Waits until the node is connected to each shard or knows why it is not, but no longer than `limit`.
+    pub async fn wait_connected(&self, limit: Duration) {
+        let is_known =
+            |log: &Arc<RedisLog>| log.commands().is_some() || log.condition.problem().is_some();
+        let connecting = async {
+            while !self.shards.logs.iter().all(is_known) {
+                tokio::time::sleep(CONNECTED_POLL).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, connecting).await;
     }
 
     async fn append_all(&self, events: Vec<NewEvent>) -> Result<Vec<ChannelPosition>, AppendError> {

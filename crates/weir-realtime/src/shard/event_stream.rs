@@ -79,12 +79,13 @@ impl Shard {
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        request: &Subscribe,
+        request: Subscribe,
     ) {
         let mut output = Vec::new();
         self.subscribe_authorised(state, key, request, &mut output);
         self.send(state, key, &output);
-        if state.session(key).subscriptions.is_empty() {
+        let session = state.session(key);
+        if session.subscriptions.is_empty() && session.postponed.is_none() {
             // The error was sent. The client reconnects later.
             self.reply_to_close(state, key, None);
         }

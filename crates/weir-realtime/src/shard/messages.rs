@@ -86,9 +86,7 @@ impl Shard {
         match state.session(key).postponed.take().map(|postponed| *postponed) {
             Some(Postponed::Subscribe(request)) => self.subscribe(state, key, request, &mut output),
             Some(Postponed::SignIn(request)) => self.sign_in(state, key, request, &mut output),
-            Some(Postponed::Stream(request)) => {
-                self.subscribe_stream(state, key, &request);
-            }
+            Some(Postponed::Stream(request)) => self.subscribe_stream(state, key, request),
             None => {}
         }
         if !output.is_empty() && state.sessions.contains(key as usize) {

@@ -95,16 +95,21 @@ impl Shard {
         }
     }
 
-    /// Subscribes a connection whose permission was already checked.
+    /// Subscribes a stream, whose permission was already checked. Like a WebSocket, it waits for room, and for the
+    /// position of a channel of the shared log.
     pub(super) fn subscribe_authorised(
         &self,
         state: &mut ShardState,
         key: SessionKey,
-        request: &Subscribe,
+        request: Subscribe,
         output: &mut Vec<u8>,
     ) {
-        let subscribed = self.try_subscribe(state, key, request, output);
-        write_rejection(subscribed, request.channel.as_str(), output);
+        match self.try_subscribe(state, key, &request, output) {
+            Err(error) if error.is_busy() => {
+                self.postpone(state, key, Postponed::Stream(request));
+            }
+            subscribed => write_rejection(subscribed, request.channel.as_str(), output),
+        }
     }
 
     fn try_subscribe(

@@ -59,6 +59,10 @@ impl Realtime {
         for node in log.iter().flat_map(|log| log.nodes(&hub, Some(&switches), &webhooks)) {
             webhooks.spawn(node.run());
         }
+        if let Some(log) = &log {
+            // Otherwise the first clients would be refused, although a process that is replaced still serves them.
+            log.wait_connected(CONNECT_WAIT).await;
+        }
         let backup_file = Arc::new(Mutex::new(settings.backup_histories_file()));
         Ok(Self { hub, switches, in_flight, draining, webhooks, histories, backup_file })
     }
@@ -122,6 +126,8 @@ impl Realtime {
     }
 }
 
+/// How long the start waits for Redis.
+const CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// A core that is busy for longer hangs, and publishes nothing.
 const CORES_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -71,7 +71,7 @@ pub(super) fn core() -> (ManualCore, Arc<SilentLog>) {
     (ManualCore::with_log(Settings::default(), vec![app()], shared), log)
 }
 
-fn room() -> ChannelKey {
+pub(super) fn room() -> ChannelKey {
     ChannelKey { app: "1".into(), channel: "room".into() }
 }
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use hyper::body::Body;
 
 use super::super::event_stream::{EventStream, EventStreamRequest};
+use super::shared::{self, EPOCH};
 use super::*;
 
 fn open_stream(core: &ManualCore, channel: &str) -> Pin<Box<EventStream>> {
@@ -73,4 +74,23 @@ fn an_event_stream_that_ends_while_waiting_leaves_nothing() {
     core.advance_time(std::time::Duration::from_secs(1_000));
     core.remove_expired();
     assert_eq!(core.leftovers(), Leftovers::default());
+}
+
+#[test]
+fn an_event_stream_waits_for_the_position_of_a_shared_channel() {
+    let (core, _log) = shared::core();
+    let mut stream = open_stream(&core, "room");
+    assert!(read(&mut stream).unwrap().starts_with("retry: "));
+    for _ in 0..2 {
+        assert_eq!(read(&mut stream), None, "it is not known yet");
+        core.0.requeue();
+        core.0.resume_waiting();
+    }
+    core.hub().synchronize(&shared::room(), &shared::state(EPOCH, 1..=5, 5));
+    core.0.requeue();
+    core.0.resume_waiting();
+    let first = read(&mut stream).unwrap();
+    assert!(first.contains("subscription_succeeded") && first.contains("\"offset\":5"), "{first}");
+    drop(stream);
+    assert_eq!(core.leftovers().sessions, 0);
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -203,6 +204,52 @@ fn an_event_stream_continues_at_another_node() {
     publish(&one, "news", "4");
     assert_eq!(next(), (json!(4), json!("4")));
     assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn an_event_stream_may_be_the_first_use_of_a_channel() {
+    let Some(redis) = redis() else { return };
+    let (one, other) = (node(&redis), node(&redis));
+    let mut streams = [&one, &other].map(|weir| {
+        let mut stream = TcpStream::connect(weir.front()).expect("accepted");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a socket");
+        let head = "GET /app/demo-key/channels/fresh/events HTTP/1.1\r\nHost: x\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("sent");
+        BufReader::new(stream).lines().map(|line| line.expect("a line"))
+    });
+    let mut read_until = |text: &str| {
+        for lines in &mut streams {
+            let line = lines.find(|line| line.starts_with("data: ")).expect("a message");
+            assert!(line.contains(text), "{line}");
+        }
+    };
+    read_until("subscription_succeeded");
+    publish(&one, "fresh", "1");
+    read_until(r#""event":"e""#);
+    assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn publications_are_accepted_while_a_node_is_restarted() {
+    let Some(redis) = redis() else { return };
+    let weir = node(&redis);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let publishing = scope.spawn(|| {
+            let mut number = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                number += 1;
+                let (status, body) = publish(&weir, "news", &number.to_string());
+                assert_eq!(status, "HTTP/1.1 200 OK", "{body}");
+            }
+        });
+        for how in ["restart", "upgrade", "restart"] {
+            weir.site.ok(&[how]);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        publishing.join().expect("each was accepted");
+    });
+    assert!(weir.stop().success());
 }
 
 #[test]
