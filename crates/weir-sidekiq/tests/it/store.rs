@@ -8,6 +8,7 @@ mod confirmed;
 mod cutting_proxy;
 mod dead;
 mod fencing;
+mod full;
 mod hostile;
 mod limits;
 mod measured;

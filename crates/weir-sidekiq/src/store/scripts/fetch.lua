@@ -37,6 +37,8 @@ local function is_usable(place)
   if type(length) ~= 'number' then return false end
   if redis.pcall('HGET', KEYS[3 * place], 'paused') == '1' then return false end
   if reserving and length == 0 and redis.pcall('EXISTS', KEYS[3 * place - 2]) == 1 then
+    -- A write that needs no memory: after it, Redis does not reject the other one when it is full.
+    redis.pcall('SREM', reserving, '')
     redis.pcall('SADD', reserving, ARGV[names + place])
   end
   return true

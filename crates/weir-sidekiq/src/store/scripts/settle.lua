@@ -15,6 +15,8 @@ local value = redis.call('HGET', KEYS[1], ARGV[1])
 if not value then return 0 end
 local text = ARGV[5]
 if text == '' then text = string.sub(value, (string.find(value, '\n', 1, true) or 0) + 1) end
+-- A write that needs no memory: after it, Redis does not reject the others when it is full.
+redis.call('HDEL', KEYS[1], '')
 local added = redis.pcall('ZADD', KEYS[2], ARGV[4], text)
 if type(added) ~= 'number' then return added end
 redis.call('HDEL', KEYS[1], ARGV[1])
