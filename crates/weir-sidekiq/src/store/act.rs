@@ -1,6 +1,7 @@
 //! Operators' actions on waiting jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
@@ -195,10 +196,21 @@ impl StoreCore {
             JobLocation::Queue(queue) => return self.listed_entries(connection, queue, keys).await,
             JobLocation::Set(set) => *set,
         };
-        let mut found = Vec::new();
-        for key in keys {
-            let entries = self.entries_at(connection, set, key.order).await?;
-            found.extend(entries.into_iter().find(|entry| entry.key() == *key));
+        let mut found = Vec::with_capacity(keys.len());
+        for keys in keys.chunk_by(|one, next| one.order == next.order) {
+            // Many may have one time.
+            let mut wanted: HashMap<&EntryKey, Option<RawEntry>> =
+                keys.iter().map(|key| (key, None)).collect();
+            let mut missing = wanted.len();
+            let read = self.each_at(connection, set, keys[0].order, false, |entry| {
+                if let Some(place @ None) = wanted.get_mut(&entry.key()) {
+                    *place = Some(entry);
+                    missing -= 1;
+                }
+                if missing == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            read.await?;
+            found.extend(keys.iter().filter_map(|key| wanted.remove(key).flatten()));
         }
         Ok(found)
     }

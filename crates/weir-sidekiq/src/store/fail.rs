@@ -12,6 +12,7 @@ use weir_jobs::store::{FailOutcome, StoreError};
 
 use super::class_metrics::RunOutcome;
 use super::link_connection::LinkConnection;
+use super::move_run::MOVED;
 use super::reservations::Reservation;
 use super::seconds;
 use super::settlement::Settlement;
@@ -250,7 +251,7 @@ impl StoreCore {
             let target = TransferTarget::Set { key: set.to_owned(), score: seconds::text(score) };
             let jobs = [(field.as_bytes(), text)];
             return match self.transfer(connection, source, &target, by, &jobs).await? {
-                TransferOutcome::Left(left) => Ok(left == [true]),
+                TransferOutcome::Left(left) => Ok(left == [MOVED]),
                 TransferOutcome::LeaseOver => Ok(false),
                 TransferOutcome::Rejected => {
                     Err(StoreError::Unavailable(format!("{set} in Redis has another type")))

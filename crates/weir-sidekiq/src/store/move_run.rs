@@ -15,6 +15,9 @@ const BYTES_MAX: usize = 4 << 20;
 /// Entries that it reads at once.
 const PIECE_MAX: usize = 250;
 
+/// The reply of a script about a job that it has moved.
+pub(super) const MOVED: i8 = 1;
+
 /// A job's text and its new text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MovedText {
@@ -74,6 +77,12 @@ impl<'t> MoveRun<'t> {
             count += 1;
         }
         Some(Self { texts: &texts[..count], first, last })
+    }
+
+    /// Returns the job at `place` as a run of its own.
+    pub(super) fn alone(&self, place: usize) -> Self {
+        let text = &self.texts[place];
+        Self { texts: std::slice::from_ref(text), first: text.position, last: text.position }
     }
 
     /// Returns where the jobs are after those at the positions `left` have left.

@@ -1,6 +1,6 @@
 //! Moves waiting jobs, each only if it is still where it was read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use weir_base::clock::Timestamp;
@@ -9,7 +9,7 @@ use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
-use super::move_run::{MoveRun, MovedText, NearPositions};
+use super::move_run::{MOVED, MoveRun, MovedText, NearPositions};
 use super::seconds;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
@@ -43,8 +43,9 @@ impl MoveSource {
     }
 }
 
-/// A job was moved, or it stays because its target can't take it. Other outcomes: it is gone.
-const MOVED: i8 = 1;
+/// A job was not found before the script had read too much, or it stays because its target can't take it. Other
+/// outcomes than [`MOVED`]: it is gone.
+const UNSEARCHED: i8 = 2;
 const STAYS: i8 = -1;
 
 /// What a move has done.
@@ -56,6 +57,8 @@ pub(super) struct Shifted {
     pub(super) rejected: Vec<Vec<u8>>,
     /// Where those that were moved had been read.
     pub(super) positions: Vec<usize>,
+    /// Places of those among the texts that were searched only in part.
+    unsearched: Vec<usize>,
 }
 
 impl Shifted {
@@ -65,11 +68,18 @@ impl Shifted {
         self.positions.extend(other.positions);
     }
 
-    /// Returns the outcome for `texts`. Each is moved, or is gone.
-    fn of(texts: &[MovedText], is_moved: impl Iterator<Item = bool>) -> Self {
-        let moved = texts.iter().zip(is_moved).filter(|(_, is_moved)| *is_moved);
-        let positions: Vec<usize> = moved.map(|(text, _)| text.position).collect();
-        Self { moved: positions.len() as u64, rejected: Vec::new(), positions }
+    /// Returns the outcome for `texts`.
+    fn of(texts: &[MovedText], outcomes: &[i8]) -> Self {
+        let places = |wanted: i8| {
+            outcomes
+                .iter()
+                .enumerate()
+                .filter(move |(_, it)| **it == wanted)
+                .map(|(place, _)| place)
+        };
+        let positions: Vec<usize> = places(MOVED).map(|place| texts[place].position).collect();
+        let unsearched = places(UNSEARCHED).collect();
+        Self { moved: positions.len() as u64, rejected: Vec::new(), positions, unsearched }
     }
 
     /// Returns the outcome if all stay.
@@ -126,14 +136,21 @@ impl StoreCore {
         token: &str,
     ) -> Result<Shifted, StoreError> {
         let mut shifted = Shifted::default();
-        for run in MoveRun::split(texts) {
+        let mut runs = VecDeque::from(MoveRun::split(texts));
+        while let Some(run) = runs.pop_front() {
             let near = match source {
                 MoveSource::List(_) => Some(run.near(&shifted.positions)),
                 MoveSource::Set(_) => None,
             };
             let near = near.as_ref();
             let step = self.shift_step(connection, source, target, run.texts, near, token);
-            shifted.add(step.await?);
+            let step = step.await?;
+            if run.texts.len() > 1 {
+                // Large jobs lie between them, so each is searched by itself.
+                let alone = step.unsearched.iter().map(|place| run.alone(*place));
+                runs.extend(alone);
+            }
+            shifted.add(step);
         }
         if let MoveSource::List(queue) = source
             && let Some(page) = self.page_end.borrow_mut().as_mut()
@@ -189,7 +206,7 @@ impl StoreCore {
         {
             self.add_queues(connection, &[queue.as_str()]).await?;
         }
-        Ok(Shifted::of(texts, moved.into_iter().map(|outcome| outcome == MOVED)))
+        Ok(Shifted::of(texts, &moved))
     }
 
     /// Returns the target of a move that needs a step on each of two slots.
@@ -231,7 +248,7 @@ impl StoreCore {
         let by = Settlement { victim: "", token };
         let jobs: Vec<(&[u8], &[u8])> = texts.iter().map(|it| (&*it.old, &*it.new)).collect();
         match self.transfer(connection, from, target, by, &jobs).await? {
-            TransferOutcome::Left(left) => Ok(Shifted::of(texts, left.into_iter())),
+            TransferOutcome::Left(left) => Ok(Shifted::of(texts, &left)),
             TransferOutcome::Rejected => Ok(Shifted::rejected(texts)),
             TransferOutcome::LeaseOver => Err(self.lose_lease_at(&key, token)),
         }

@@ -6,6 +6,7 @@
 //! those of about the same time. If jobs leave the list during a walk, producers whose clocks differ
 //! may then make a page show a job again.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use redis::AsyncCommands as _;
@@ -21,14 +22,24 @@ use super::store_core::StoreCore;
 
 /// Jobs around the position of a key among which it is searched.
 pub(super) const WINDOW_JOBS: usize = 1_000;
-/// Entries with one score, or one time of enqueueing, that a page can step over.
+/// Jobs of a list with one time of enqueueing that a page can step over.
 pub(super) const TIES_MAX: usize = 10_000;
+/// Entries of a set with one score that are read at once.
+const TIES_READ_MAX: usize = 10_000;
 
 impl StoreCore {
     pub(super) async fn scan(
         self: &Rc<Self>,
         request: &ScanRequest,
     ) -> Result<ScanPage, StoreError> {
+        Ok(self.scan_with_orders(request).await?.0)
+    }
+
+    /// Returns a page, and the times of all entries that it has examined.
+    pub(super) async fn scan_with_orders(
+        self: &Rc<Self>,
+        request: &ScanRequest,
+    ) -> Result<(ScanPage, Vec<u64>), StoreError> {
         let mut connection = self.ready().await?;
         // One more than the page examines, to know whether it is the last one.
         let count = request.scan_max.min(self.limits.scan_jobs_max).max(1) + 1;
@@ -45,7 +56,7 @@ impl StoreCore {
             JobLocation::Set(set) => (JobState::In(*set), None),
         };
         let mut page = ScanPage::default();
-        let (mut last, mut follower) = (None, None);
+        let (mut last, mut follower, mut orders) = (None, None, Vec::new());
         for entry in &entries {
             if page.scanned + 1 >= count || page.jobs.len() >= request.limit {
                 page.next = last.clone();
@@ -54,6 +65,7 @@ impl StoreCore {
             }
             let job = entry.job(state.clone(), queue, &self.limits);
             page.scanned += 1;
+            orders.push(job.key.order);
             last = Some(job.key.clone());
             if request.filter.matches(&job.key.jid, &job.jobtype, &job.json) {
                 page.jobs.push(job);
@@ -62,7 +74,7 @@ impl StoreCore {
         if let Some(key) = last {
             self.remember_page_end(request, from, page.scanned, key, follower);
         }
-        Ok(page)
+        Ok((page, orders))
     }
 
     fn remember_page_end(
@@ -237,32 +249,53 @@ impl StoreCore {
         key: &EntryKey,
         newest_first: bool,
     ) -> Result<usize, StoreError> {
-        let mut same = self.entries_at(connection, set, key.order).await?;
-        if newest_first {
-            same.reverse();
-        }
-        // Of entries with one jid, the walk goes on behind the last.
-        let last = same.iter().rposition(|entry| entry.key() == *key);
-        Ok(last.map_or(0, |place| place + 1))
+        let (mut passed, mut ties) = (0, 0);
+        let read = self.each_at(connection, set, key.order, newest_first, |entry| {
+            passed += 1;
+            // Of entries with one jid, the walk goes on behind the last.
+            if entry.key() == *key {
+                ties = passed;
+            }
+            ControlFlow::Continue(())
+        });
+        read.await?;
+        Ok(ties)
     }
 
-    /// Returns the entries of a set whose time is `order`.
-    pub(super) async fn entries_at(
+    /// Passes the entries of a set whose time is `order` to `visit`, in the direction of a walk, until it breaks.
+    pub(super) async fn each_at(
         &self,
         connection: &mut LinkConnection,
         set: SetName,
         order: u64,
-    ) -> Result<Vec<RawEntry>, StoreError> {
+        newest_first: bool,
+        mut visit: impl FnMut(RawEntry) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         // A score of another program may have digits below a microsecond.
         let bound = |micros: u64| seconds::text(Timestamp::from_micros(micros));
         let (low, high) = (bound(order.saturating_sub(1)), bound(order.saturating_add(1)));
-        let mut command = redis::cmd("ZRANGEBYSCORE");
-        command.arg(self.set_key(set)).arg(low).arg(high).arg("WITHSCORES");
-        command.arg("LIMIT").arg(0).arg(TIES_MAX);
-        let reply = command.query_async(connection).await;
-        let reply = reply.map_err(|error| self.link.failed(&error))?;
-        let same = |entry: &RawEntry| entry.at.is_some_and(|at| at.as_micros() == order);
-        Ok(RawEntry::with_scores(reply).into_iter().filter(same).collect())
+        let (name, from, to) = match newest_first {
+            true => ("ZREVRANGEBYSCORE", high, low),
+            false => ("ZRANGEBYSCORE", low, high),
+        };
+        for start in (0..).step_by(TIES_READ_MAX) {
+            let mut command = redis::cmd(name);
+            command.arg(self.set_key(set)).arg(&from).arg(&to).arg("WITHSCORES");
+            command.arg("LIMIT").arg(start).arg(TIES_READ_MAX);
+            let reply: Vec<(Vec<u8>, String)> =
+                command.query_async(connection).await.map_err(|error| self.link.failed(&error))?;
+            let is_last = reply.len() < TIES_READ_MAX;
+            let same = |entry: &RawEntry| entry.at.is_some_and(|at| at.as_micros() == order);
+            for entry in RawEntry::with_scores(reply).into_iter().filter(same) {
+                if visit(entry).is_break() {
+                    return Ok(());
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Returns up to `count` entries from the time `order` on, or from the first one.

@@ -20,7 +20,7 @@ use weir_redis::slots::slot_of;
 
 use super::lease::lease_is_over;
 use super::link_connection::LinkConnection;
-use super::move_run::NearPositions;
+use super::move_run::{MOVED, NearPositions};
 use super::owner::parse_field;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
@@ -145,7 +145,7 @@ impl StoreCore {
         for (id, (job, text)) in moves.ids.iter().zip(jobs) {
             invocation.arg(id).arg(*job).arg(*text);
         }
-        let left: Result<Vec<u8>, _> = invocation.invoke_async(connection).await;
+        let left: Result<Vec<i8>, _> = invocation.invoke_async(connection).await;
         let left = left.map_err(|error| {
             self.state.borrow_mut().reply_lost = true;
             self.link.failed(&error)
@@ -153,8 +153,8 @@ impl StoreCore {
         if left.is_empty() {
             return Ok(TransferOutcome::LeaseOver);
         }
-        let left: Vec<bool> = left.into_iter().map(|left| left == 1).collect();
-        let ids = moves.ids.iter().zip(&left).filter(|(_, left)| **left).map(|(id, _)| id);
+        let ids = moves.ids.iter().zip(&left).filter(|(_, left)| **left == MOVED);
+        let ids = ids.map(|(id, _)| id);
         let ids: Vec<String> = ids.cloned().collect();
         if let Err(error) = self.end_moves(connection, key, target, &ids).await {
             // They are noted, and the next pass ends them.
@@ -183,8 +183,10 @@ impl StoreCore {
             TransferTarget::Queue(queue) => (self.keys.list(queue), "list"),
             TransferTarget::Set { key, .. } => (key.clone(), "zset"),
         };
-        // A name with a hash tag of its own: what Weir has beside the list would be elsewhere.
-        if slot_of(self.keys.arrived(&key).as_bytes()) != slot_of(key.as_bytes()) {
+        // A note is a line. And beside a name with a hash tag of its own, Weir's keys would be on another slot.
+        if key.contains('\n')
+            || slot_of(self.keys.arrived(&key).as_bytes()) != slot_of(key.as_bytes())
+        {
             return Ok(false);
         }
         let found: Result<String, _> = redis::cmd("TYPE").arg(&key).query_async(connection).await;
@@ -310,8 +312,8 @@ impl StoreCore {
 /// What became of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TransferOutcome {
-    /// For each job, whether it was still at its source. Those that were will arrive.
-    Left(Vec<bool>),
+    /// For each job [`MOVED`] if it has left its source, and will arrive, or why not.
+    Left(Vec<i8>),
     /// The target is of another type, or its name has a hash tag. All jobs stay.
     Rejected,
     /// A lease is not as it must be. All jobs stay.

@@ -5,8 +5,8 @@
 -- lease must be alive ('' for any), what is noted of the target; for a list the positions between which the
 -- jobs were read, how many entries to read at once and a mark that it does not have; then for each job the id
 -- of its move, its id (if it is reserved) or its text, and its new text ('' for the stored one).
--- Returns for each job 1, or 0 if it was not there any more. Returns nothing if a lease is not as it must
--- be.
+-- Returns for each job 1, 0 if it was not there any more, or 2 as move.lua. Returns nothing if a lease is not
+-- as it must be.
 local function is_alive(owner)
   local time = redis.call('TIME')
   local lease = redis.call('ZSCORE', KEYS[3], owner)
@@ -16,6 +16,8 @@ if ARGV[2] ~= '' and is_alive(ARGV[2]) then return {} end
 if ARGV[3] ~= '' and not is_alive(ARGV[3]) then return {} end
 
 local left = {}
+-- A write that needs no memory: after it, Redis does not reject the others when it is full.
+redis.pcall('HDEL', KEYS[2], '')
 -- No job leaves before its move is noted.
 local function note(id, text)
   redis.call('HSET', KEYS[2], id, ARGV[4] .. '\n' .. text)
@@ -24,10 +26,11 @@ end
 if ARGV[1] == 'list' then
   local jobs = {}
   for place = 9, #ARGV, 3 do jobs[#jobs + 1] = ARGV[place + 1] end
-  local places = locate(KEYS[1], jobs, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+  local places, is_complete =
+    locate(KEYS[1], jobs, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
   for number, job in ipairs(jobs) do
     local id, text = ARGV[6 + 3 * number], ARGV[8 + 3 * number]
-    left[number] = places[number] and 1 or 0
+    left[number] = places[number] and 1 or (is_complete and 0 or 2)
     if places[number] then note(id, text == '' and job or text) end
   end
   cut(KEYS[1], places, ARGV[8])

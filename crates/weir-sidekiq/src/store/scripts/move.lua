@@ -3,8 +3,9 @@
 -- ARGV: 'list' or 'set' (source), 'list', 'set' or 'none' (target), queue name or score, owner whose
 -- lease must be alive ('' for any); for a list the positions between which the jobs were read, how many
 -- entries to read at once and a mark that it does not have; then for each job its text and its new text.
--- Returns for each job 1 if it was moved, 0 if it was not there any more, and -1 if it stays because
--- the target is of another type. Returns nothing if the lease is over.
+-- Returns for each job 1 if it was moved, 0 if it was not there any more, 2 if it was not found before
+-- so many bytes were read that others have to be served, and -1 if it stays because the target is of another
+-- type. Returns nothing if the lease is over.
 if ARGV[4] ~= '' then
   local time = redis.call('TIME')
   local lease = redis.call('ZSCORE', KEYS[3], ARGV[4])
@@ -31,13 +32,16 @@ local function enter(text)
 end
 
 if is_list then
-  local places = locate(KEYS[1], olds, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+  local places, is_complete =
+    locate(KEYS[1], olds, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
   -- A write that needs no memory: after it, Redis does not reject the others when it is full.
   redis.pcall('ZREM', KEYS[3], ARGV[8])
   for number, text in ipairs(news) do
     if places[number] then
       enter(text)
       moved[number] = 1
+    elseif not is_complete then
+      moved[number] = 2
     end
   end
   cut(KEYS[1], places, ARGV[8])

@@ -6,11 +6,16 @@
 -- How far from where they were read jobs are searched, before (others have been served since) and behind
 -- (others have returned).
 local SEARCHED_BEFORE, SEARCHED_BEHIND = 5000, 1000
+-- Bytes of entries that are read at once, and by one script: other jobs between those that are searched may
+-- be large.
+local PIECE_BYTES_MAX, READ_BYTES_MAX = 4194304, 16777216
 
--- Searches jobs between two positions and around them. `piece` entries are read at once. Returns the
--- position of each, or nil if it is not there.
-local function locate(list, jobs, first, last, piece)
+-- Searches jobs between two positions and around them. At most `piece_max` entries are read at once, one at
+-- first: its size decides how many come next. Returns the position of each job, or nil if it was not found,
+-- and whether the search came to its end.
+local function locate(list, jobs, first, last, piece_max)
   local wanted, missing, places = {}, #jobs, {}
+  local piece, largest, bytes = 1, 1, 0
   for number, job in ipairs(jobs) do
     wanted[job] = wanted[job] or {}
     table.insert(wanted[job], number)
@@ -18,28 +23,35 @@ local function locate(list, jobs, first, last, piece)
   local function read(from, to)
     local entries = redis.call('LRANGE', list, -1 - to, -1 - from)
     for place = #entries, 1, -1 do
+      bytes, largest = bytes + #entries[place], math.max(largest, #entries[place])
       local same = wanted[entries[place]]
       if same and #same > 0 then
         places[table.remove(same, 1)] = from + #entries - place
         missing = missing - 1
       end
     end
+    piece = math.max(1, math.min(piece_max, math.floor(PIECE_BYTES_MAX / largest)))
     return #entries == to - from + 1
   end
+  local function is_searching()
+    return missing > 0 and bytes < READ_BYTES_MAX
+  end
   local function read_on(from, to)
-    while missing > 0 and from <= to and read(from, math.min(from + piece - 1, to)) do
-      from = from + piece
+    while from <= to and is_searching() do
+      local till = math.min(from + piece - 1, to)
+      if not read(from, till) then break end
+      from = till + 1
     end
   end
   read_on(first, last)
   local from = first
-  while missing > 0 and from > math.max(0, first - SEARCHED_BEFORE) do
+  while is_searching() and from > math.max(0, first - SEARCHED_BEFORE) do
     local to = from - 1
     from = math.max(0, from - piece)
     read(from, to)
   end
   read_on(last + 1, last + SEARCHED_BEHIND)
-  return places
+  return places, bytes < READ_BYTES_MAX
 end
 
 -- Removes the entries at these positions. No entry of the list equals `mark`.

@@ -3,6 +3,8 @@
 //! The order is that of the times, then of the shards, then of a shard itself. A key tells its time
 //! but not its shard, so a page that goes on behind one first finds out which shards have it.
 
+use std::ops::ControlFlow;
+
 use weir_jobs::metrics::StoreOperation;
 use weir_jobs::model::{EntryKey, JobLocation};
 use weir_jobs::store::{ScanPage, ScanRequest, StoreError, StoredJob};
@@ -34,7 +36,7 @@ impl ShardedCore {
                 .as_ref()
                 .map(|key| start_after(key, place_of(shard), holder, request.newest_first));
             let request = ScanRequest { after, ..request.clone() };
-            shard.timed(StoreOperation::Scan, shard.core().scan(&request)).await
+            shard.timed(StoreOperation::Scan, shard.core().scan_with_orders(&request)).await
         });
         let pages = pages.await;
         let missing = pages.missing_text();
@@ -67,8 +69,13 @@ impl StoreCore {
                 self.find_entry(&mut connection, queue, key).await?.is_some()
             }
             JobLocation::Set(set) => {
-                let entries = self.entries_at(&mut connection, *set, key.order).await?;
-                entries.iter().any(|entry| entry.key() == *key)
+                let mut is_there = false;
+                let read = self.each_at(&mut connection, *set, key.order, false, |entry| {
+                    is_there = entry.key() == *key;
+                    if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                read.await?;
+                is_there
             }
         })
     }
@@ -95,18 +102,18 @@ fn start_after(
 
 /// Merges the pages of all shards into one. It ends where the first page ends that has more behind
 /// it.
-fn merged(pages: Vec<(usize, ScanPage)>, request: &ScanRequest) -> ScanPage {
+fn merged(pages: Vec<(usize, (ScanPage, Vec<u64>))>, request: &ScanRequest) -> ScanPage {
     let rank = |order: u64, shard: usize| {
         (if request.newest_first { u64::MAX - order } else { order }, shard)
     };
     let horizon = pages
         .iter()
-        .filter_map(|(shard, page)| Some((*shard, page.next.clone()?)))
+        .filter_map(|(shard, (page, _))| Some((*shard, page.next.clone()?)))
         .min_by_key(|(shard, next)| rank(next.order, *shard));
-    let mut scanned = 0;
     let mut jobs: Vec<MergedJob> = Vec::new();
-    for (shard, page) in pages {
-        scanned += page.scanned;
+    let mut examined = Vec::with_capacity(pages.len());
+    for (shard, (page, orders)) in pages {
+        examined.push((shard, orders));
         let of_shard = page.jobs.into_iter();
         jobs.extend(of_shard.map(|job| MergedJob { order: job.key.order, shard, job }));
     }
@@ -120,6 +127,19 @@ fn merged(pages: Vec<(usize, ScanPage)>, request: &ScanRequest) -> ScanPage {
     let is_cut = jobs.len() > request.limit;
     jobs.truncate(request.limit);
     let last = jobs.last().filter(|_| is_cut).map(|it| it.job.key.clone());
+    // The next page examines again what is behind the end of this one.
+    let end = match (&horizon, jobs.last()) {
+        (_, Some(last)) if is_cut => Some((rank(last.order, last.shard), None)),
+        (Some((shard, next)), _) => Some((rank(next.order, *shard), Some(*shard))),
+        (None, _) => None,
+    };
+    let is_passed = |shard: usize, order: u64| {
+        end.is_none_or(|(end, whole)| whole == Some(shard) || rank(order, shard) <= end)
+    };
+    let scanned = examined
+        .iter()
+        .map(|(shard, orders)| orders.iter().filter(|order| is_passed(*shard, **order)).count());
+    let scanned = scanned.sum();
     let next = last.or(horizon.map(|(_, next)| next));
     let jobs = jobs.into_iter().map(|it| it.job).collect();
     ScanPage { jobs, next, scanned, missing: None }

@@ -377,3 +377,44 @@ fn a_long_queue_is_moved_in_short_steps() {
         check_each_once(jobs, &[&left, &moved]);
     });
 }
+
+/// What one script reads is bounded, also if the jobs between those that are moved are large.
+#[test]
+fn small_jobs_are_moved_from_among_large_ones() {
+    let Some(redis) = RedisServer::start() else { return };
+    run_alone(async move {
+        let endpoint = by_socket(&redis);
+        let mut commands = client(&endpoint);
+        // Every third one is moved.
+        for number in 0..73 {
+            let mut text = sidekiq_job(number, &format!("1795202902.{}", 1_000_000 + number));
+            if !number.is_multiple_of(36) {
+                let padding = "x".repeat(400_000);
+                text = text
+                    .replace("Digest", "Mail")
+                    .replace("\"args\"", &format!("\"x\":\"{padding}\",\"args\""));
+            }
+            let _: u64 = commands.lpush("queue:q", text).unwrap();
+        }
+        let _: u64 = commands.sadd("queues", "q").unwrap();
+        let node = Node::open_in(tempfile::tempdir().unwrap(), &endpoint, LONG_LEASE);
+        let read = |commands: &mut redis::Connection| -> u64 {
+            let stats: String = redis::cmd("INFO").arg("commandstats").query(commands).unwrap();
+            let line = stats.lines().find(|line| line.starts_with("cmdstat_lrange:")).unwrap();
+            line.split(['=', ',']).nth(1).unwrap().parse().unwrap()
+        };
+        let keys: Vec<EntryKey> = page(&node, &queue("q"), None)
+            .await
+            .unwrap()
+            .jobs
+            .into_iter()
+            .map(|it| it.key)
+            .collect();
+        assert_eq!(keys.len(), 3);
+        let before = read(&mut commands);
+        let moved = node.store.move_to(&queue("q"), &keys, &queue_name("other"), false).await;
+        assert_eq!(moved, Ok(3));
+        assert_eq!(jids(&endpoint, "queue:other"), ["job-0000000", "job-0000036", "job-0000072"]);
+        println!("{} reads", read(&mut commands) - before);
+    });
+}

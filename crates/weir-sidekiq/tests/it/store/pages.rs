@@ -1,7 +1,7 @@
 //! Walks through lists as Sidekiq's clients and other programs fill them.
 
 use redis::Commands as _;
-use weir_jobs::model::{EntryKey, JobLocation};
+use weir_jobs::model::{EntryKey, JobLocation, SetName};
 use weir_jobs::store::{Action, Filter, ScanRequest, Selection, Store};
 use weir_sidekiq::RedisEndpoint;
 
@@ -26,7 +26,16 @@ fn job(number: usize, enqueued_at: f64) -> String {
 
 /// Returns the keys of all jobs, page by page.
 async fn walk(node: &Node, newest_first: bool, limit: usize) -> Vec<EntryKey> {
-    let place = JobLocation::Queue(queue_name("q"));
+    walk_place(node, &JobLocation::Queue(queue_name("q")), newest_first, limit).await
+}
+
+async fn walk_place(
+    node: &Node,
+    place: &JobLocation,
+    newest_first: bool,
+    limit: usize,
+) -> Vec<EntryKey> {
+    let place = place.clone();
     let filter = Filter::default();
     let mut request =
         ScanRequest { place, after: None, newest_first, limit, scan_max: 10_000, filter };
@@ -89,5 +98,29 @@ fn lists_without_an_order_in_time_are_listed_completely() {
             let of_clocks = keys.iter().filter(|key| key.jid.starts_with("job-")).count();
             assert_eq!((keys.len(), of_clocks), (3_500, 2_000));
         }
+    });
+}
+
+/// The digests of all users are scheduled for nine o'clock.
+#[test]
+fn more_jobs_with_one_time_than_are_read_at_once_are_listed_once_and_changed() {
+    const JOBS: usize = 25_000;
+    run(async |redis| {
+        let mut connection = client(&redis);
+        for start in (0..JOBS).step_by(5_000) {
+            let jobs: Vec<(u64, String)> = (start..start + 5_000)
+                .map(|number| (4_000_000_000, job(number, 1_795_202_902.5)))
+                .collect();
+            let _: u64 = connection.zadd_multiple("schedule", &jobs).unwrap();
+        }
+        let node = Node::open(&redis);
+        let place = JobLocation::Set(SetName::Scheduled);
+        let expected: Vec<String> = (0..JOBS).map(|number| format!("job-{number:05}")).collect();
+        let keys = walk_place(&node, &place, false, 4_000).await;
+        assert!(keys.iter().map(|key| &*key.jid).eq(expected.iter().map(String::as_str)));
+        let backwards = walk_place(&node, &place, true, 4_000).await;
+        assert!(backwards.iter().rev().eq(&keys));
+        let what = Selection::Entries(vec![keys[3].clone(), keys[JOBS - 3].clone()]);
+        assert_eq!(node.store.act(&place, &what, Action::Kill).await, Ok(2));
     });
 }

@@ -460,3 +460,36 @@ fn one_database_under_two_names_is_an_error() {
         assert_eq!(node.store.check_layouts().await, Ok(()));
     });
 }
+
+#[test]
+fn a_walk_counts_each_job_once_that_it_has_examined() {
+    run(async |[one, two]: [RedisServer; 2]| {
+        let node = ShardedNode::open(&[&one, &two]);
+        for (number, queue) in queues(40).iter().enumerate() {
+            for part in 0..5 {
+                let at = format!(r#","at":"2999-01-01T00:{part:02}:{number:02}Z""#);
+                node.push_with(queue, &format!("job-{number:03}-{part}"), &at).await.unwrap();
+            }
+        }
+        for (limit, scan_max) in [(7, 1_000), (1_000, 7), (1_000, 1_000)] {
+            let mut request = ScanRequest {
+                place: JobLocation::Set(SetName::Scheduled),
+                after: None,
+                newest_first: false,
+                limit,
+                scan_max,
+                filter: Filter::default(),
+            };
+            let mut scanned = 0;
+            loop {
+                let page = node.store.scan(request.clone()).await.unwrap();
+                scanned += page.scanned;
+                match page.next {
+                    Some(next) => request.after = Some(next),
+                    None => break,
+                }
+            }
+            assert_eq!(scanned, 200, "{limit} {scan_max}");
+        }
+    });
+}
