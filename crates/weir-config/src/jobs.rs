@@ -32,6 +32,18 @@ pub struct Jobs {
 }
 
 impl Jobs {
+    /// Describes the servers of the store in Redis, in an order of their own, with the prefix of their keys.
+    pub(crate) fn servers_text(&self) -> String {
+        let mut servers: Vec<String> =
+            self.redis_shards.iter().map(|shard| shard.endpoint.to_string()).collect();
+        servers.sort();
+        let namespace = &self.redis.namespace;
+        if !namespace.is_empty() && !servers.is_empty() {
+            servers.push(format!("namespace {namespace}"));
+        }
+        servers.join(", ")
+    }
+
     /// Reads the servers of `store = { redis = [..] }`.
     fn read_store(&mut self, table: &mut TableReader<'_>) {
         let (store, mut servers) = (JobServerSettings::STORE, Vec::new());

@@ -333,6 +333,7 @@ impl Settings {
             self.data_dir = data_dir.to_owned();
         }
         self.jobs.settings.directory = self.data_dir.join("jobs");
+        self.jobs.settings.store_servers = self.jobs.servers_text();
         // Jobs in memory do not outlive the process, so their tasks do not either.
         let is_kept = self.jobs.settings.store != weir_jobs::settings::StoreKind::Memory;
         self.jobs.settings.tasks_file = is_kept.then(|| self.tasks_file());

@@ -75,6 +75,9 @@ pub struct JobServerSettings {
     /// development), or a Redis that Sidekiq may use as well: { redis = [{ url = ".." }] }.
     #[setting(choice_or_table)]
     pub store: StoreKind,
+    /// The servers of a store outside of this machine, without passwords.
+    #[setting(skip)]
+    pub store_servers: String,
     /// Folder of the segment log; made when missing.
     #[setting(skip, default = PathBuf::from("data/jobs"))]
     pub directory: PathBuf,

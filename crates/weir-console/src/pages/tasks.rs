@@ -80,10 +80,11 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
     let id: u64 = id.ok_or_else(|| PageError::Invalid("the form names no task".to_owned()))?;
     let handle = &console.jobs()?.handle;
     let done = match form.get("action") {
-        Some("stop") => {
-            handle.stop_task(id).await?;
-            "stopped"
-        }
+        Some("stop") => match handle.stop_task(id).await?.state {
+            TaskState::Running => "stopping",
+            TaskState::Stopped => "stopped",
+            TaskState::Done | TaskState::Failed => "ended",
+        },
         Some("resume") => {
             handle.resume_task(id).await?;
             "resumed"
@@ -101,6 +102,8 @@ impl TaskFlash {
         let id = self.id?;
         match self.done.as_deref()? {
             "started" => Some(format!("Task {id} continues in the background.")),
+            "stopping" => Some(format!("Task {id} will stop after the step that is in progress.")),
+            "ended" => Some(format!("Task {id} had ended before it could be stopped.")),
             "stopped" => Some(format!("Task {id} is stopped. It can be resumed.")),
             "resumed" => Some(format!("Task {id} continues.")),
             _ => None,

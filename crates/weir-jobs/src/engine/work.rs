@@ -10,6 +10,7 @@ use super::fair_queue::{FairQueue, RunningLane};
 use super::head::{Cause, RemovalReason, StoredPlace};
 use super::journal::{read_body, read_body_ahead};
 use super::reservations::EngineReservation;
+use super::sizing::size_of;
 use crate::allocation::DispatchPolicy;
 use crate::batches::JobEnd;
 use crate::dispatch::{Candidate, Choice, DispatchCharge, QueueEnd};
@@ -634,9 +635,20 @@ impl<D: Disk> Engine<D> {
     fn wait_again(&mut self, job: JobIndex, taken_from: Option<RunningLane>) -> u16 {
         let ArenaEntry { order, queue, .. } = *self.state.arena.get(job);
         let lane = self.lane_again(queue, job, taken_from);
-        self.state.rest_in(job, queue, EntryState::Waiting, order, lane, None);
+        let bytes = self.unknown_size(job, queue);
+        self.state.rest_in(job, queue, EntryState::Waiting, order, lane, bytes);
         self.end_lane(queue, taken_from, None, Timestamp::default());
         queue
+    }
+
+    /// Returns the size of a job that was reserved when the bytes of its queue began to be counted.
+    fn unknown_size(&mut self, job: JobIndex, queue: u16) -> Option<u32> {
+        if self.state.queues.get(queue).bytes.is_none() || self.state.sizes.get(job) > 0 {
+            return None;
+        }
+        let position = self.state.arena.get(job).position;
+        let body = read_body(&self.journal.reader, position, &mut self.buffer).ok()?;
+        Some(size_of(body.json.len()))
     }
 
     /// Returns a live job with this jid whose entry satisfies `wanted`.

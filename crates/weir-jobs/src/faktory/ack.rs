@@ -24,8 +24,8 @@ pub(super) async fn ack<S: Store>(
     json: &[u8],
 ) -> Result<FaktoryReply, FaktoryError> {
     let jid = parse(json)?;
-    service.end_cancelled(reporter, &[&*jid]);
     service.store.ack_from(reporter, &[&*jid]).await?;
+    service.end_cancelled(reporter, &[&*jid]);
     Ok(FaktoryReply::Ok)
 }
 
@@ -37,11 +37,13 @@ pub(super) async fn ack_batch<'a, S: Store>(
 ) -> Vec<Result<FaktoryReply, FaktoryError>> {
     let parsed: Vec<_> = texts.map(parse).collect();
     let jids: Vec<&str> = parsed.iter().filter_map(|jid| jid.as_deref().ok()).collect();
-    service.end_cancelled(reporter, &jids);
     let done = match jids.is_empty() {
         true => Ok(()),
         false => service.store.ack_from(reporter, &jids).await.map(drop),
     };
+    if done.is_ok() {
+        service.end_cancelled(reporter, &jids);
+    }
     parsed
         .into_iter()
         .map(|jid| {

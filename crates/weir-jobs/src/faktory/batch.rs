@@ -26,8 +26,8 @@ pub(super) async fn ackb<S: Store>(
     let max = settings.limits.batch_jobs_max;
     let jids: Vec<JidText<'_>> = payload::parse_array("ACKB", json, max)?;
     let jids: Vec<&str> = jids.iter().map(|jid| &*jid.0).collect();
-    service.end_cancelled(reporter, &jids);
     let unknown = service.store.ack_from(reporter, &jids).await?;
+    service.end_cancelled(reporter, &jids);
     let not_found = |place: usize| {
         let jid = jids[place];
         (jid.to_owned(), StoreError::NotFound(jid.into()).to_string())
@@ -58,6 +58,12 @@ pub(super) async fn failb<S: Store>(
     let jids: Vec<String> = reports.iter().map(|report| report.jid.to_string()).collect();
     let outcomes = service.store.fail_from(reporter, reports).await;
     let ended = jids.into_iter().zip(outcomes);
-    let rejected = ended.filter_map(|(jid, outcome)| Some((jid, outcome.err()?.to_string())));
+    let rejected = ended.filter_map(|(jid, outcome)| match outcome {
+        Ok(_) => {
+            service.end_cancelled(reporter, &[&*jid]);
+            None
+        }
+        Err(error) => Some((jid, error.to_string())),
+    });
     Ok(FaktoryReply::errors(malformed.into_iter().chain(rejected)))
 }

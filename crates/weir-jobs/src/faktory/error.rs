@@ -20,6 +20,8 @@ pub(crate) enum FaktoryError {
     Store(#[from] StoreError),
     #[error(transparent)]
     QueueFull(#[from] Box<QueueFull>),
+    #[error("{0}")]
+    TooLargeForQueue(String),
     #[error("malformed {command}: {complaint}")]
     Malformed { command: &'static str, complaint: String },
     #[error("{0}")]
@@ -70,6 +72,7 @@ impl From<PushError> for FaktoryError {
     fn from(error: PushError) -> Self {
         match error {
             PushError::QueueFull(full) => full.into(),
+            error @ PushError::TooLarge { .. } => Self::TooLargeForQueue(error.to_string()),
             PushError::Store(error) => error.into(),
         }
     }

@@ -29,8 +29,10 @@ pub(super) async fn fail<S: Store>(
 ) -> Result<FaktoryReply, FaktoryError> {
     let mut report = parse(json)?;
     mark_cancelled(service, reporter, &mut report);
+    let jid = report.jid.clone();
     let outcome = service.store.fail_from(reporter, vec![report]).await.pop();
     outcome.expect("each report has an outcome")?;
+    service.end_cancelled(reporter, &[&*jid]);
     Ok(FaktoryReply::Ok)
 }
 
@@ -41,7 +43,7 @@ pub(super) fn mark_cancelled<S: Store>(
     report: &mut FailureReport,
 ) {
     let now = service.clock.now();
-    report.is_final = service.cancellations.borrow_mut().end(&report.jid, reporter, now);
+    report.is_final = service.cancellations.borrow().contains(&report.jid, reporter, now);
 }
 
 pub(super) fn parse(json: &[u8]) -> Result<FailureReport, FaktoryError> {

@@ -109,7 +109,9 @@ async fn set<S: Store>(service: &JobService<S>, json: &[u8]) -> Result<FaktoryRe
     service.store.set_track(&text.jid, update).await?;
     if let Some(until) = until {
         let latest = service.clock.now() + RESERVE_MAX;
-        service.store.extend(&text.jid, until.min(latest)).await?;
+        let until = until.min(latest);
+        service.store.extend(&text.jid, until).await?;
+        service.cancellations.borrow_mut().extend(&text.jid, until);
     }
     Ok(FaktoryReply::Ok)
 }

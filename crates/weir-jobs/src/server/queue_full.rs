@@ -27,11 +27,13 @@ pub(super) enum FullCap {
 }
 
 impl FullCap {
+    pub(super) const BYTES_MAX: &str = "bytes_max";
+
     /// Returns its name, for metrics.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Jobs => "jobs_max",
-            Self::Bytes { .. } => "bytes_max",
+            Self::Bytes { .. } => Self::BYTES_MAX,
             Self::Tenant { .. } => "tenant_jobs_max",
             Self::Disk => "disk_max",
         }
@@ -46,7 +48,9 @@ pub(crate) struct QueueFull {
     queue: String,
     used: u64,
     max: u64,
-    /// Until the queue is empty. `None`: it does not shrink.
+    /// Jobs of the queue, or of all queues.
+    waiting: u64,
+    /// Until they are gone. `None`: they do not become fewer.
     drains_in: Option<Duration>,
     /// The time span of the rate: less than a minute after a start.
     measured: Duration,
@@ -54,7 +58,8 @@ pub(crate) struct QueueFull {
 }
 
 impl QueueFull {
-    /// Describes that `used` of `max` are in use while so many jobs wait in the queue, whose rate was measured so long.
+    /// Describes that `used` of `max` are in use while so many jobs wait in the queue (for the disk: in all queues), whose
+    /// rate was measured so long.
     pub(super) fn new(
         cap: FullCap,
         queue: &str,
@@ -71,14 +76,21 @@ impl QueueFull {
             FullCap::Jobs | FullCap::Tenant { .. } => max,
             FullCap::Bytes { .. } | FullCap::Disk => waiting,
         };
+        // What fills a disk while no job waits is not freed by workers.
+        let is_stuck = cap == FullCap::Disk && waiting == 0;
+        let drains_in = rate.drain_seconds(waiting).map(Duration::from_secs_f64);
         Box::new(Self {
+            retry_after: match is_stuck {
+                true => RETRY_AFTER_MAX,
+                false => retry_after(rate, share, measured, jobs_max),
+            },
             cap,
             queue: queue.to_owned(),
             used,
             max,
-            drains_in: rate.drain_seconds(waiting).map(Duration::from_secs_f64),
+            drains_in,
             measured,
-            retry_after: retry_after(rate, share, measured, jobs_max),
+            waiting,
         })
     }
 
@@ -113,12 +125,13 @@ impl QueueFull {
         }
     }
 
-    fn forecast(&self) -> Forecast<'_> {
+    fn forecast(&self) -> Forecast {
         // Whose time it is, where the text before did not name the queue alone.
         let of = match self.cap {
-            FullCap::Jobs | FullCap::Bytes { .. } => "it",
-            FullCap::Tenant { .. } => "the queue",
-            FullCap::Disk => &self.queue,
+            FullCap::Jobs | FullCap::Bytes { .. } => ("it", "is"),
+            FullCap::Tenant { .. } => ("the queue", "is"),
+            FullCap::Disk if self.waiting == 0 => ("", ""),
+            FullCap::Disk => ("all queues", "are"),
         };
         Forecast { of, drains_in: self.drains_in, measured: self.measured }
     }
@@ -128,22 +141,26 @@ impl QueueFull {
 const NAME_CHARACTERS_MAX: usize = 50;
 
 /// Writes when a queue will be empty.
-struct Forecast<'a> {
-    of: &'a str,
+struct Forecast {
+    /// Whose time it is, with its verb. Without a name: no job waits.
+    of: (&'static str, &'static str),
     drains_in: Option<Duration>,
     measured: Duration,
 }
 
-impl fmt::Display for Forecast<'_> {
+impl fmt::Display for Forecast {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = self.of;
+        let (of, is) = self.of;
         match self.drains_in {
+            _ if of.is_empty() => formatter.write_str(
+                "no job waits in a queue: delete scheduled, failed or dead jobs, or allow more",
+            ),
             _ if self.measured < SAMPLE_INTERVAL => {
                 formatter.write_str("Weir has just started, and its rate is not known yet")
             }
             Some(time) => write!(
                 formatter,
-                "at the rate of the last minute {of} is empty in {} s",
+                "at the rate of the last minute {of} {is} empty in {} s",
                 time.as_secs()
             ),
             None if self.measured < WINDOW => {
@@ -253,8 +270,14 @@ mod tests {
         assert!(
             disk.contains(
                 "job store is full: 7 of 6 bytes on the disk are in use (jobs.limits.disk_max); "
-            ) && disk.ends_with("mail is empty in 25 s"),
+            ) && disk.ends_with("all queues are empty in 25 s"),
             "{disk}"
+        );
+        let none =
+            QueueFull::new(FullCap::Disk, "mail", (7, 6), (0, rate(2.0), MINUTE)).to_string();
+        assert!(
+            none.starts_with("retry-after=300 ") && none.contains("; no job waits in a queue: "),
+            "{none}"
         );
     }
 }

@@ -14,6 +14,11 @@ use crate::store::{Store, StoreError, TenantDepth};
 pub(crate) enum PushError {
     #[error(transparent)]
     QueueFull(#[from] Box<QueueFull>),
+    /// It would never fit.
+    #[error(
+        "job too large: {bytes} bytes, and no more than {max} may wait in queue {queue} (jobs.queues.{queue}.bytes_max)"
+    )]
+    TooLarge { queue: String, bytes: u64, max: u64 },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -25,10 +30,10 @@ pub(crate) async fn push_one<S: Store>(
     job: NewJob<'_>,
 ) -> Result<(), PushError> {
     let mut admitted = Admitted::new(service, settings);
-    if let Err(full) = admitted.admit(&job)
+    if let Err(error) = admitted.admit(&job)
         && !adds_none(service, &[job]).await[0]
     {
-        return Err(admitted.reject(&job, full));
+        return Err(admitted.reject(&job, error));
     }
     Ok(service.store.push(&[job]).await?)
 }
@@ -40,7 +45,7 @@ pub(crate) async fn push_each<S: Store>(
     jobs: &[NewJob<'_>],
 ) -> Vec<Result<(), PushError>> {
     let mut admitted = Admitted::new(service, settings);
-    let mut rejections: Vec<Option<Box<QueueFull>>> =
+    let mut rejections: Vec<Option<PushError>> =
         jobs.iter().map(|job| admitted.admit(job).err()).collect();
     if rejections.iter().any(Option::is_some) {
         admit_those_that_add_none(service, jobs, &mut rejections).await;
@@ -49,7 +54,7 @@ pub(crate) async fn push_each<S: Store>(
     let with_room: Vec<NewJob<'_>> = with_room.map(|(job, _)| *job).collect();
     let mut stored = service.store.push_each(&with_room).await.into_iter();
     let outcome = |(job, rejection): (&NewJob<'_>, _)| match rejection {
-        Some(full) => Err(admitted.reject(job, full)),
+        Some(error) => Err(admitted.reject(job, error)),
         None => Ok(stored.next().unwrap_or(Ok(()))?),
     };
     jobs.iter().zip(rejections).map(outcome).collect()
@@ -59,7 +64,7 @@ pub(crate) async fn push_each<S: Store>(
 async fn admit_those_that_add_none<S: Store>(
     service: &JobService<S>,
     jobs: &[NewJob<'_>],
-    rejections: &mut [Option<Box<QueueFull>>],
+    rejections: &mut [Option<PushError>],
 ) {
     let rejected = jobs.iter().zip(&*rejections).filter(|(_, rejection)| rejection.is_some());
     let rejected: Vec<NewJob<'_>> = rejected.map(|(job, _)| *job).collect();
@@ -100,7 +105,7 @@ impl<'a, S: Store> Admitted<'a, S> {
 
     /// Returns an error if a job must not be pushed because a cap is reached. Jobs that are due later do not wait yet,
     /// and nothing rejects them once they are due; but they take space on the disk.
-    fn admit(&mut self, job: &NewJob<'_>) -> Result<(), Box<QueueFull>> {
+    fn admit(&mut self, job: &NewJob<'_>) -> Result<(), PushError> {
         self.admit_to_disk(job)?;
         let limited = self.settings.queues.get_key_value(job.queue);
         let limited = limited.filter(|(_, queue)| queue.has_caps() && job.at.is_none());
@@ -117,10 +122,12 @@ impl<'a, S: Store> Admitted<'a, S> {
         if used < max {
             return Ok(());
         }
-        let service = self.service;
-        let rates = service.rates.borrow();
-        let waiting = service.store.depth(job.queue).unwrap_or(0);
-        let (rate, measured) = (rates.last_minute(job.queue), rates.measured());
+        let rates = self.service.rates.borrow();
+        // Whatever fills the disk, it may be another queue.
+        let (rate, queues) = rates.all_in_last_minute();
+        let depth = |queue: &&QueueName| self.service.store.depth(queue.as_str()).unwrap_or(0);
+        let waiting = queues.iter().map(depth).sum();
+        let measured = rates.measured();
         Err(QueueFull::new(FullCap::Disk, job.queue, (used, max), (waiting, rate, measured)))
     }
 
@@ -129,7 +136,7 @@ impl<'a, S: Store> Admitted<'a, S> {
         job: &NewJob<'_>,
         queue: &'a QueueName,
         settings: &QueueSettings,
-    ) -> Result<(), Box<QueueFull>> {
+    ) -> Result<(), PushError> {
         let service = self.service;
         let waiting = self.waiting(queue);
         let full = |cap: FullCap, used: u64, max: u64| {
@@ -140,13 +147,16 @@ impl<'a, S: Store> Admitted<'a, S> {
         if let Some(max) = settings.jobs_max
             && waiting >= max
         {
-            return Err(full(FullCap::Jobs, waiting, max));
+            return Err(full(FullCap::Jobs, waiting, max).into());
         }
         let bytes = job.json.len() as u64;
         if let Some(max) = settings.bytes_max {
+            if bytes > max {
+                return Err(PushError::TooLarge { queue: job.queue.to_string(), bytes, max });
+            }
             let used = self.waiting_bytes(queue);
             if used + bytes > max {
-                return Err(full(FullCap::Bytes { job: bytes }, used, max));
+                return Err(full(FullCap::Bytes { job: bytes }, used, max).into());
             }
         }
         let tenant = self.tenant_cap(job, settings);
@@ -156,7 +166,7 @@ impl<'a, S: Store> Admitted<'a, S> {
             if used >= *max {
                 let (name, tenants) = (tenant.name.clone(), tenant.lanes);
                 let cap = FullCap::Tenant { name, is_own: *is_own, tenants };
-                return Err(full(cap, used, *max));
+                return Err(full(cap, used, *max).into());
             }
         }
         let added = self.queues.entry(queue).or_default();
@@ -208,13 +218,18 @@ impl<'a, S: Store> Admitted<'a, S> {
     }
 
     /// Counts a rejection.
-    fn reject(&self, job: &NewJob<'_>, full: Box<QueueFull>) -> PushError {
+    fn reject(&self, job: &NewJob<'_>, error: PushError) -> PushError {
         let metrics = &self.service.metrics;
-        metrics.queue_full(job.queue, full.cap_name());
-        if full.cap_name() == FullCap::Disk.name() {
+        let cap = match &error {
+            PushError::QueueFull(full) => full.cap_name(),
+            PushError::TooLarge { .. } => FullCap::BYTES_MAX,
+            PushError::Store(_) => return error,
+        };
+        metrics.queue_full(job.queue, cap);
+        if cap == FullCap::Disk.name() {
             metrics.limit_hit(JobServerLimit::DiskMax);
         }
-        full.into()
+        error
     }
 }
 

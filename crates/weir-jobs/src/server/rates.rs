@@ -129,6 +129,19 @@ impl QueueRates {
         Rate::between(totals(oldest), totals(newest), newest.at.since(oldest.at))
     }
 
+    /// Returns the rate of all queues together, as [`Self::last_minute`], and their names.
+    pub(crate) fn all_in_last_minute(&self) -> (Rate, Vec<&QueueName>) {
+        let Some(newest) = self.samples.back() else { return Default::default() };
+        let names: Vec<&QueueName> = newest.queues.keys().collect();
+        let rates = names.iter().map(|name| self.last_minute(name.as_str()));
+        let sum = rates.fold(Rate::default(), |sum, rate| Rate {
+            pushed: sum.pushed + rate.pushed,
+            arriving: sum.arriving + rate.arriving,
+            processed: sum.processed + rate.processed,
+        });
+        (sum, names)
+    }
+
     /// Returns the rate of a queue with these totals. A queue that is newer than the oldest sample
     /// is assumed to have started at 0.
     pub(crate) fn rate(&self, now: Timestamp, queue: &QueueCounts) -> Rate {

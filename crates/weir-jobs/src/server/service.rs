@@ -113,17 +113,18 @@ pub(crate) struct OwedRelease {
 }
 
 impl<S: Store> JobService<S> {
-    /// Forgets that jobs were cancelled which have succeeded.
+    /// Forgets that jobs were cancelled whose end is stored.
     pub(crate) fn end_cancelled(&self, reporter: Option<&Wid>, jids: &[&str]) {
-        let (mut marks, now) = (self.cancellations.borrow_mut(), self.clock.now());
+        let mut marks = self.cancellations.borrow_mut();
         for jid in jids {
-            marks.end(jid, reporter, now);
+            marks.end(jid, reporter);
         }
     }
 
     /// Has the reaper release what a worker has reserved now.
     pub(crate) fn owe_release(&self, wid: Wid, end: WorkerEnd) {
         let mark = self.store.reservation_mark();
+        self.cancellations.borrow_mut().forget_worker(&wid);
         let mut owed = self.owed_releases.borrow_mut();
         let end = end.after(owed.get(&wid).map(|earlier| earlier.end));
         owed.insert(wid, OwedRelease { mark, end });

@@ -133,8 +133,13 @@ pub(super) async fn first_cursor<S: Store>(
         scan_max: 1,
         filter: Filter::default(),
     };
-    let last = service.store.scan(last).await?.jobs.into_iter().next();
-    Ok(StepCursor { start: last.map_or(now, |job| job.key.order), after: None })
+    let last = service.store.scan(last).await?.jobs.into_iter().next().map(|job| job.key.order);
+    let start = match place {
+        JobLocation::Queue(_) => last.unwrap_or(now),
+        // The order is a time. Another host's clock may be ahead.
+        JobLocation::Set(_) => last.unwrap_or(now).min(now),
+    };
+    Ok(StepCursor { start, after: None })
 }
 
 /// Returns whether a job was in `place` at the start. A retry failed since then if it was not; a

@@ -47,8 +47,8 @@ impl Tasks {
     pub(crate) fn open(settings: &JobServerSettings, now: Timestamp) -> Self {
         let path = settings.tasks_file.clone();
         let mut kept = path.as_deref().map(read).unwrap_or_default();
-        let store = settings.store.name();
-        kept.tasks.iter_mut().for_each(|task| task.reopen(store, now));
+        let store = store_text(settings);
+        kept.tasks.iter_mut().for_each(|task| task.reopen(&store, now));
         Self { kept: RefCell::new(kept), path, ..Self::default() }
     }
 
@@ -120,6 +120,12 @@ impl Tasks {
         self.saved_at.set(now);
         Ok(())
     }
+}
+
+/// Describes whose jobs the tasks act on. Another server is another store.
+fn store_text(settings: &JobServerSettings) -> String {
+    let (kind, servers) = (settings.store.name(), &settings.store_servers);
+    if servers.is_empty() { kind.to_owned() } else { format!("{kind} ({servers})") }
 }
 
 fn read(path: &Path) -> TaskFile {

@@ -90,10 +90,15 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
         // Before the depths are read: so a job that is pushed meanwhile may count twice, but never not at all.
         let traffic = limited_traffic(&service);
         let counts = service.store.counts().await;
-        service.sampled_depths.sample(traffic, &counts.queues);
+        // While they can't be read, the last ones and the traffic since then are the best estimate.
+        let is_current = counts.age.is_zero();
+        if is_current {
+            service.sampled_depths.sample(traffic, &counts.queues);
+        }
         // The first seconds are no basis for a rate unless they are sampled more often.
         let is_short = service.rates.borrow().measured() < SAMPLE_INTERVAL;
-        if is_short || sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL) {
+        if is_current && (is_short || sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL))
+        {
             let left = |queue: &str| service.sampled_depths.left(queue);
             service.rates.borrow_mut().sample(now, &counts.queues, left);
             sampled = Some(now);

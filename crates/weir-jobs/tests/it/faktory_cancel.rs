@@ -1,6 +1,9 @@
 //! Cancelling jobs in progress.
 
-use crate::faktory_server::{STORES, Server};
+use std::time::Duration;
+
+use crate::faktory_server::{STORES, Server, until};
+use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::handle::CancelQuery;
 use weir_jobs::view::CancelView;
 
@@ -92,5 +95,68 @@ fn a_mark_ends_with_its_job() {
         assert_eq!(dead(&server), 0, "the mark was about the job before");
         let neither = server.block_on(server.handle().cancel(CancelQuery::default()));
         assert!(neither.is_err());
+    }
+}
+
+#[test]
+fn a_job_that_extends_its_reservation_is_still_cancelled() {
+    for store in STORES {
+        let clock = Clock::manual(Timestamp::from_millis(1_795_202_902_500));
+        let server = Server::start_with(store, None, clock.clone(), |_| {});
+        let mut worker = server.dial();
+        worker.talk(
+            r#"< +HI {"v":2}
+            > HELLO {"v":2,"wid":"able","hostname":"h","pid":8,"weir":{"cancel":true}}
+            < +OK"#,
+        );
+        let job = r#"{"jid":"slow-0001","jobtype":"Slow","args":[],"reserve_for":60}"#;
+        server.producer().talk(&format!("> PUSH {job}\n< +OK"));
+        worker.talk("> FETCH default\n< $*slow-0001*");
+        cancel(&server, &["slow-0001"], None);
+        worker.talk(
+            r#"> TRACK SET {"jid":"slow-0001","reserve_until":"2999-01-01T00:00:00Z"}
+            < +OK"#,
+        );
+        clock.advance(Duration::from_secs(50));
+        // So that the worker is not given up.
+        worker.talk("> BEAT {\"wid\":\"able\"}\n< ${\"cancel\":[\"slow-0001\"]}");
+        clock.advance(Duration::from_secs(20));
+        worker.talk(
+            r#"> BEAT {"wid":"able"}
+            < ${"cancel":["slow-0001"]}
+            > FAIL {"jid":"slow-0001","errtype":"Cancelled","message":"by an operator"}
+            < +OK"#,
+        );
+        assert_eq!(dead(&server), 1, "it is not retried");
+    }
+}
+
+#[test]
+fn the_next_process_of_a_worker_may_run_the_job() {
+    for store in STORES {
+        let server = Server::start(store, |_| {});
+        push(&server, "slow-0001", "Slow");
+        for pid in [8, 9] {
+            let mut worker = server.dial();
+            let hello = format!(
+                r#"> HELLO {{"v":2,"wid":"able","hostname":"h","pid":{pid},"weir":{{"cancel":true}}}}"#
+            );
+            worker.talk(&format!("< +HI {{\"v\":2}}\n{hello}\n< +OK"));
+            until("the job is free", || {
+                worker.send(b"FETCH default\n");
+                worker.reply().contains("slow-0001")
+            });
+            if pid == 8 {
+                cancel(&server, &["slow-0001"], None);
+                continue;
+            }
+            worker.talk(
+                r#"> BEAT {"wid":"able"}
+                < +OK
+                > FAIL {"jid":"slow-0001","errtype":"E","message":"m"}
+                < +OK"#,
+            );
+        }
+        assert_eq!(dead(&server), 0, "that process was not asked to end it");
     }
 }

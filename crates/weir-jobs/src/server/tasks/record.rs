@@ -33,7 +33,7 @@ impl Default for TaskFile {
 pub(super) struct TaskRecord {
     pub(super) id: u64,
     pub(super) by: String,
-    /// The kind of store whose jobs it acts on: its cursor says nothing about another one.
+    /// The store whose jobs it acts on: its cursor says nothing about another one.
     pub(super) store: String,
     pub(super) place: String,
     pub(super) search: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct TaskPart {
 }
 
 impl TaskRecord {
-    /// Prepares a task of the last process, of which `store` is the kind of the store now.
+    /// Prepares a task of the last process, with the store of now.
     pub(super) fn reopen(&mut self, store: &str, now: Timestamp) {
         if self.store != store && self.state != TaskState::Done {
             self.state = TaskState::Failed;
@@ -161,6 +161,28 @@ impl LiveTask {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_ends_if_its_jobs_are_elsewhere_now() {
+        let record = |state: &str| -> TaskRecord {
+            let json = format!(
+                r#"{{"id":1,"by":"b","store":"redis (a:6379)","place":"dead","search":null,"jobtype":null,
+                "action":"discard","state":"{state}","is_stopping":false,"reason":null,"began_at_us":1,
+                "ended_at_us":null,"total":9,"examined":0,"changed":0,"unchanged":0,"parts":[],"pending":[]}}"#
+            );
+            serde_json::from_str(&json).unwrap()
+        };
+        for (state, store, expected) in [
+            ("running", "redis (a:6379)", TaskState::Running),
+            ("running", "redis (b:6379)", TaskState::Failed),
+            ("stopped", "redis (b:6379)", TaskState::Failed),
+            ("done", "redis (b:6379)", TaskState::Done),
+        ] {
+            let mut task = record(state);
+            task.reopen(store, Timestamp::from_millis(5));
+            assert_eq!(task.state, expected, "{state} {store}");
+        }
+    }
 
     #[test]
     fn a_rate_is_that_of_the_last_seconds() {

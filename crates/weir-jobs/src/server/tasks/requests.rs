@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::record::{TaskPart, TaskRecord};
+use super::store_text;
 use crate::handle::{HandleError, STARTED_BY_BYTES_MAX, TaskCall, TaskRequest};
 use crate::metrics::JobServerLimit;
 use crate::model::JobLocation;
 use crate::quarantine::Quarantine;
 use crate::server::JobService;
 use crate::server::parsing::parse_location;
-use crate::server::replies::{reply_unless_dropped, send_reply};
+use crate::server::replies::send_reply;
 use crate::server::steps::{self, Plan};
 use crate::server::walk;
 use crate::store::Store;
@@ -24,7 +25,8 @@ pub(in crate::server) async fn process<S: Store>(service: &JobService<S>, call: 
     match call {
         TaskCall::Start(request, reply) => send_reply(reply, start(service, request).await),
         TaskCall::List(reply) => send_reply(reply, Ok(service.tasks.views(service.clock.now()))),
-        TaskCall::Stop(id, reply) => reply_unless_dropped(reply, stop(service, id)).await,
+        // The file is written to the end, also if the client has gone.
+        TaskCall::Stop(id, reply) => send_reply(reply, stop(service, id).await),
         TaskCall::Resume(id, reply) => send_reply(reply, resume(service, id).await),
     }
 }
@@ -62,7 +64,7 @@ async fn start<S: Store>(
         kept.tasks.push(TaskRecord {
             id,
             by,
-            store: settings.store.name().to_owned(),
+            store: store_text(&settings),
             place: query.place,
             search: query.search.filter(|text| !text.is_empty()),
             jobtype: query.jobtype.filter(|text| !text.is_empty()),
@@ -174,8 +176,8 @@ async fn resume<S: Store>(service: &JobService<S>, id: u64) -> Result<TaskView, 
 
 /// Returns an error if the task is about the jobs of another store.
 fn check_store<S: Store>(service: &JobService<S>, id: u64) -> Result<(), HandleError> {
-    let store = service.settings().store.name();
-    let other = service.tasks.read(id, |task| task.store.clone()).filter(|kept| kept != store);
+    let store = store_text(&service.settings());
+    let other = service.tasks.read(id, |task| task.store.clone()).filter(|kept| *kept != store);
     other.map_or(Ok(()), |other| {
         let text = format!("task {id} is about the jobs of another store ({other})");
         Err(HandleError::TaskState(text))

@@ -57,11 +57,11 @@ async fn run<S: Store>(service: Rc<JobService<S>>, id: u64, shutdown: ShutdownTo
     let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, fastrand::Rng::new());
     while !shutdown.is_requested() {
         let changed = service.tasks.changed.notified();
-        if service.tasks.read(id, |task| task.is_stopping).unwrap_or(true) {
+        if is_to_stop(&service, id) {
             end(&service, id, TaskState::Stopped, None).await;
             break;
         }
-        match turn(&service, id).await {
+        match turn(&service, id, &shutdown).await {
             Ok(StepOutcome::More) => backoff.reset(),
             Ok(StepOutcome::Done) => {
                 end(&service, id, TaskState::Done, None).await;
@@ -128,9 +128,21 @@ enum StepOutcome {
     Done,
 }
 
+fn is_to_stop<S>(service: &JobService<S>, id: u64) -> bool {
+    service.tasks.read(id, |task| task.is_stopping).unwrap_or(true)
+}
+
 /// Runs one step, and pauses for as long as it took, so that clients of the store are served.
-async fn turn<S: Store>(service: &JobService<S>, id: u64) -> Result<StepOutcome, HandleError> {
+async fn turn<S: Store>(
+    service: &JobService<S>,
+    id: u64,
+    shutdown: &ShutdownToken,
+) -> Result<StepOutcome, HandleError> {
     let _alone = service.tasks.steps.lock().await;
+    // It may have waited for the steps of other tasks.
+    if shutdown.is_requested() || is_to_stop(service, id) {
+        return Ok(StepOutcome::More);
+    }
     let began = service.clock.now();
     let outcome = step(service, id).await?;
     let now = service.clock.now();
@@ -140,7 +152,10 @@ async fn turn<S: Store>(service: &JobService<S>, id: u64) -> Result<StepOutcome,
         live.sample(examined, now);
     }
     if matches!(outcome, StepOutcome::More) {
-        tokio::time::sleep(now.since(began).clamp(PAUSE_MIN, PAUSE_MAX)).await;
+        tokio::select! {
+            () = shutdown.requested() => {}
+            () = tokio::time::sleep(now.since(began).clamp(PAUSE_MIN, PAUSE_MAX)) => {}
+        }
     }
     Ok(outcome)
 }
