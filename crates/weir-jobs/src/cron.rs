@@ -17,12 +17,34 @@ pub use settings::{CronJobSettings, CronSettings, CronZone, MissedRuns};
 /// A time that is handled so late was missed: Weir did not run, or could not store the job.
 pub(crate) const LATE: Duration = Duration::from_secs(60);
 
+/// A store that several nodes share forgets a cron job which none of them has had in its settings for this long.
+pub const CRON_KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
+
 /// What a store remembers of a cron job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronState {
     /// The last time that was handled; initially when the job was first seen.
     pub last: Timestamp,
     pub paused: bool,
+}
+
+/// What a store remembers of all cron jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CronStates {
+    /// The time by which all nodes that share the store decide what is due.
+    pub now: Timestamp,
+    pub by_name: BTreeMap<String, CronState>,
+}
+
+/// What became of a time of a cron job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CronRunOutcome {
+    /// It is handled now, with its job, if there is one.
+    Handled,
+    /// It is handled now without its job, because the cron job is paused.
+    Paused,
+    /// It or a later time was handled before.
+    HandledBefore,
 }
 
 /// A time of a schedule that is due.
@@ -65,9 +87,13 @@ impl CronTable {
         &self.states
     }
 
-    /// Returns whether the time `at` has not been handled.
-    pub(crate) fn is_open(&self, name: &str, at: Timestamp) -> bool {
-        self.states.get(name).is_none_or(|state| state.last < at)
+    /// Returns what becomes of the time `at` with or without a job.
+    pub(crate) fn outcome_of(&self, name: &str, at: Timestamp, has_job: bool) -> CronRunOutcome {
+        match self.states.get(name) {
+            Some(state) if state.last >= at => CronRunOutcome::HandledBefore,
+            Some(state) if has_job && state.paused => CronRunOutcome::Paused,
+            _ => CronRunOutcome::Handled,
+        }
     }
 
     /// Notes that the time `at` was handled.
@@ -155,8 +181,10 @@ mod tests {
         assert!(table.pause("a", true));
         table.handled("a", at("2026-11-29T05:00:00Z"));
         assert!(table.get("a").unwrap().paused);
-        assert!(!table.is_open("a", at("2026-11-29T05:00:00Z")));
-        assert!(table.is_open("a", at("2026-11-29T05:00:01Z")));
+        let outcome = |time: &str, has_job| table.outcome_of("a", at(time), has_job);
+        assert_eq!(outcome("2026-11-29T05:00:00Z", true), CronRunOutcome::HandledBefore);
+        assert_eq!(outcome("2026-11-29T05:00:01Z", true), CronRunOutcome::Paused);
+        assert_eq!(outcome("2026-11-29T05:00:01Z", false), CronRunOutcome::Handled);
         assert_eq!(table.changed(), Some("a"));
         table.written("a");
         assert_eq!(table.changed(), None);

@@ -14,7 +14,6 @@ mod state;
 mod work;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use weir_log::Damage;
 
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
-use crate::cron::CronState;
+use crate::cron::{CronRunOutcome, CronState, CronStates};
 use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
 use crate::model::{
@@ -240,6 +239,7 @@ impl Store for MemoryStore {
             scan_aside: false,
             shared: false,
             custom: true,
+            cron: true,
         }
     }
 
@@ -379,9 +379,10 @@ impl Store for MemoryStore {
         self.inner.state.borrow().batch_status(id)
     }
 
-    async fn cron_states(&self) -> Result<BTreeMap<String, CronState>, StoreError> {
+    async fn cron_states(&self) -> Result<CronStates, StoreError> {
         self.inner.check_open()?;
-        Ok(self.inner.state.borrow().features.cron.states().clone())
+        let by_name = self.inner.state.borrow().features.cron.states().clone();
+        Ok(CronStates { now: self.inner.clock.now(), by_name })
     }
 
     async fn cron_run(
@@ -389,19 +390,20 @@ impl Store for MemoryStore {
         name: &str,
         at: Timestamp,
         job: Option<NewJob<'_>>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<CronRunOutcome, StoreError> {
         self.inner.check_open()?;
-        if !self.inner.state.borrow().features.cron.is_open(name, at) {
-            return Ok(false);
+        let outcome = self.inner.state.borrow().features.cron.outcome_of(name, at, job.is_some());
+        if outcome == CronRunOutcome::HandledBefore {
+            return Ok(outcome);
         }
-        if let Some(job) = job {
+        if let Some(job) = job.filter(|_| outcome == CronRunOutcome::Handled) {
             match self.push(std::slice::from_ref(&job)).await {
                 Ok(()) | Err(StoreError::NotUnique) => {}
                 Err(error) => return Err(error),
             }
         }
         self.inner.state.borrow_mut().features.cron.handled(name, at);
-        Ok(true)
+        Ok(outcome)
     }
 
     async fn cron_pause(&self, name: &str, paused: bool) -> Result<(), StoreError> {

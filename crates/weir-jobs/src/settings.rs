@@ -220,14 +220,9 @@ impl JobServerSettings {
 
     fn read_cron(&mut self, table: &mut TableReader<'_>) {
         let mut names = BTreeSet::new();
-        let is_external = self.store == StoreKind::External;
         table.each("cron", |table| {
             let mut cron = CronSettings::default();
             cron.read(table);
-            if is_external {
-                let error = "cron jobs need the embedded store; jobs.store is a Redis".to_owned();
-                table.error(error);
-            }
             if !names.insert(cron.name.clone()) {
                 table.error_at("name", &format!("{:?} is the name of another one", cron.name));
             }

@@ -12,7 +12,6 @@ mod parts;
 pub(crate) mod shard_state;
 mod workers;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use error::StoreError;
@@ -24,7 +23,9 @@ pub use workers::{LostWorkers, ReservationMark};
 
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
-use crate::cron::CronState;
+#[cfg(doc)]
+use crate::cron::CRON_KEPT;
+use crate::cron::{CronRunOutcome, CronState, CronStates};
 use crate::custom::BatchId;
 pub use crate::features::{CallbackJob, ExportedFeatures};
 use crate::lanes::{BlockedJobs, LaneCounts};
@@ -52,6 +53,8 @@ pub struct Capabilities {
     pub shared: bool,
     /// The store obeys the members of `custom` that [`crate::custom`] knows.
     pub custom: bool,
+    /// The store remembers which times of cron jobs were handled.
+    pub cron: bool,
 }
 
 /// A request for work.
@@ -436,7 +439,7 @@ const NO_BATCH: StoreError = StoreError::Unsupported(
 );
 
 const NO_CRON: StoreError = StoreError::Unsupported(
-    "jobs.cron is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
+    "jobs.cron needs a single server in jobs.store: several do not know what the others have enqueued",
 );
 
 const NO_BACKUP: StoreError = StoreError::Unsupported(
@@ -563,20 +566,33 @@ pub trait Store: 'static {
         Err(NO_BATCH)
     }
 
-    /// Returns what is remembered of the cron jobs, by name.
-    async fn cron_states(&self) -> Result<BTreeMap<String, CronState>, StoreError> {
+    /// Returns what is remembered of the cron jobs.
+    async fn cron_states(&self) -> Result<CronStates, StoreError> {
         Err(NO_CRON)
     }
 
-    /// Handles the time `at` of a cron job, and stores `job` for it, if it is given: both or neither.
-    /// Returns false if that or a later time was handled before. A job whose unique lock is held is left
-    /// out.
+    /// Registers the names of the cron jobs in the settings: begins to remember new ones, and forgets the others. A
+    /// store that several nodes share forgets only names that no node has registered for [`CRON_KEPT`]. Returns what is
+    /// remembered.
+    async fn cron_register(&self, names: &[&str]) -> Result<CronStates, StoreError> {
+        let CronStates { now, by_name } = self.cron_states().await?;
+        for name in by_name.keys().filter(|name| !names.contains(&name.as_str())) {
+            self.cron_forget(name).await?;
+        }
+        for name in names.iter().filter(|name| !by_name.contains_key(**name)) {
+            self.cron_run(name, now, None).await?;
+        }
+        self.cron_states().await
+    }
+
+    /// Handles the time `at` of a cron job, and stores `job` for it, if it is given: both or neither. No
+    /// job is stored for a cron job that is paused, or if its unique lock is held.
     async fn cron_run(
         &self,
         _name: &str,
         _at: Timestamp,
         _job: Option<NewJob<'_>>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<CronRunOutcome, StoreError> {
         Err(NO_CRON)
     }
 

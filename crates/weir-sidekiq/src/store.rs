@@ -18,7 +18,7 @@
 //!   push becomes durable, and is stored once.
 //! - `ack`, `fail`, `vanish`, `act`, `change_queue`, `moves`, `move_run`, `queues`: the other operations.
 //! - `entries`, `scan`, `listed`, `find`, `overview`, `foreign`: what operators see.
-//! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself.
+//! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself. `crons`: the times of cron jobs.
 //! - `queue_names`: names of queues, as many as are read at most.
 //! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
 //!   `live_versions`: what Sidekiq's pages show about this node.
@@ -42,6 +42,7 @@ mod confirm;
 mod confirm_command;
 mod confirm_settings;
 mod confirmed_pushes;
+mod crons;
 mod entries;
 mod fail;
 mod fetch;
@@ -172,6 +173,7 @@ impl RedisStore {
                 .with_command_limit(settings.limits.store_commands_max, metrics.clone()),
             keys: StoreKeys::new(&options.settings.namespace, &options.settings.prefix),
             scripts: Default::default(),
+            crons: Default::default(),
             push_memory: options.settings.push_memory(settings.limits.push_memory_jobs_max),
             confirmed: ConfirmedPushes::new(
                 &options.endpoint,

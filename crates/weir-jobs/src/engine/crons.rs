@@ -9,7 +9,7 @@ use super::core::{Engine, EngineError};
 use super::kept_key::{KeptKey, KeptKind};
 use super::state::EngineState;
 use super::varint::{self, FieldReader, Malformed};
-use crate::cron::CronState;
+use crate::cron::{CronRunOutcome, CronState};
 use crate::features::{CronRun, JobFeatures};
 use crate::model::NewJob;
 use crate::store::StoreError;
@@ -24,19 +24,20 @@ const fn kept_key(key: u64) -> KeptKey {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Handles the time `at` of a cron job, and stores `job` for it. Returns false if it was handled
-    /// before. A job whose unique lock is held is left out.
+    /// Handles the time `at` of a cron job, and stores `job` for it. A job whose unique lock is held is left
+    /// out.
     pub(crate) fn cron_run(
         &mut self,
         name: &str,
         at: Timestamp,
         job: Option<&NewJob<'_>>,
         now: Timestamp,
-    ) -> Result<bool, EngineError> {
-        if !self.state.features.cron.is_open(name, at) {
-            return Ok(false);
+    ) -> Result<CronRunOutcome, EngineError> {
+        let outcome = self.state.features.cron.outcome_of(name, at, job.is_some());
+        if outcome == CronRunOutcome::HandledBefore {
+            return Ok(outcome);
         }
-        if let Some(job) = job {
+        if let Some(job) = job.filter(|_| outcome == CronRunOutcome::Handled) {
             let features = JobFeatures::of(&job.custom, job.at, now);
             match self.admit_features(&features, now) {
                 Ok(()) => {
@@ -52,7 +53,7 @@ impl<D: Disk> Engine<D> {
         self.state.features.cron.handled(name, at);
         // Without space for it the timer writes the record.
         let _ = self.write_crons();
-        Ok(true)
+        Ok(outcome)
     }
 
     /// Pauses or resumes a cron job. Returns false if it is unknown.

@@ -2,7 +2,6 @@
 //! its log.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tokio::task::JoinHandle;
@@ -17,7 +16,7 @@ use super::push::Arrival;
 use super::scan::{ScanOutcome, ScanWalk};
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
-use crate::cron::CronState;
+use crate::cron::{CronRunOutcome, CronState, CronStates};
 use crate::custom::BatchId;
 use crate::metrics::{
     EMBEDDED_SHARD, EMBEDDED_TIMED_OF, JobsMetrics, StoreMetrics, StoreOperation,
@@ -190,6 +189,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             scan_aside: true,
             shared: false,
             custom: true,
+            cron: true,
         }
     }
 
@@ -330,9 +330,10 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         status.ok_or(StoreError::NoSuchBatch(id))
     }
 
-    async fn cron_states(&self) -> Result<BTreeMap<String, CronState>, StoreError> {
+    async fn cron_states(&self) -> Result<CronStates, StoreError> {
         self.inner.check_open()?;
-        Ok(self.inner.engine.borrow().state.features.cron.states().clone())
+        let by_name = self.inner.engine.borrow().state.features.cron.states().clone();
+        Ok(CronStates { now: self.inner.clock.now(), by_name })
     }
 
     async fn cron_run(
@@ -340,11 +341,11 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         name: &str,
         at: Timestamp,
         job: Option<NewJob<'_>>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<CronRunOutcome, StoreError> {
         let run = |engine: &mut Engine<D>, now| engine.cron_run(name, at, job.as_ref(), now);
-        let is_new = self.inner.retrying(run).await?;
+        let outcome = self.inner.retrying(run).await?;
         self.inner.promise().await?;
-        Ok(is_new)
+        Ok(outcome)
     }
 
     async fn cron_pause(&self, name: &str, paused: bool) -> Result<(), StoreError> {

@@ -1,4 +1,7 @@
 //! Enqueues cron jobs at their times, and serves what operators do with them.
+//!
+//! Nodes that share a store all do so. The store's time decides what is due, whatever the clocks of the nodes say, and
+//! the first node that handles a time is the only one.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +10,7 @@ use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 
 use super::JobService;
-use crate::cron::{self, CronSettings, CronState};
+use crate::cron::{self, CronRunOutcome, CronSettings, CronState, CronStates};
 use crate::handle::{CronAction, HandleError};
 use crate::job::JobBatch;
 use crate::metrics::CronRunResult;
@@ -25,8 +28,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) async fn run_cron<S: Store>(service: Rc<JobService<S>>) {
     loop {
         let sleep = match pass(&service).await {
-            Ok(Some(next)) => next.since(service.clock.now()).min(SLEEP_MAX),
-            Ok(None) => SLEEP_MAX,
+            Ok(next) => next.unwrap_or(SLEEP_MAX).min(SLEEP_MAX),
             Err(StoreError::Closed) => return,
             Err(error) => {
                 tracing::warn!(%error, "cron jobs wait");
@@ -38,40 +40,39 @@ pub(crate) async fn run_cron<S: Store>(service: Rc<JobService<S>>) {
     }
 }
 
-/// Handles everything that is due. Returns the next time of any job.
+/// Handles everything that is due. Returns how long it is until the next time of any job.
 pub(crate) async fn pass<S: Store>(
     service: &JobService<S>,
-) -> Result<Option<Timestamp>, StoreError> {
+) -> Result<Option<Duration>, StoreError> {
     let settings = service.settings();
-    if settings.cron.is_empty() && !service.store.capabilities().custom {
+    let capabilities = service.store.capabilities();
+    // Those of others are their own, where nodes share a store.
+    if settings.cron.is_empty() && (capabilities.shared || !capabilities.cron) {
         return Ok(None);
     }
-    let states = service.store.cron_states().await?;
-    for name in states.keys().filter(|name| !settings.cron.iter().any(|it| it.name == **name)) {
-        service.store.cron_forget(name).await?;
-    }
-    let now = service.clock.now();
-    let mut next: Option<Timestamp> = None;
-    for cron in &settings.cron {
-        let last = match states.get(&cron.name) {
-            Some(state) => match handle_due(service, cron, state, now).await {
-                // Other cron jobs do not wait for it.
-                Err(error) if error.is_of_one_job() => {
+    let names: Vec<&str> = settings.cron.iter().map(|cron| cron.name.as_str()).collect();
+    let CronStates { now, by_name } = service.store.cron_register(&names).await?;
+    let (began, mut next, mut failed) = (service.clock.now(), None, None);
+    for (cron, state) in settings.cron.iter().filter_map(|it| Some((it, by_name.get(&it.name)?))) {
+        let last = match handle_due(service, cron, state, now).await {
+            Ok(last) => last,
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
+            // Other cron jobs do not wait for it.
+            Err(error) => {
+                if error.is_of_one_job() {
                     tracing::warn!(%error, cron = cron.name, "a cron job waits");
                     next = [next, Some(now + RETRY)].into_iter().flatten().min();
-                    continue;
+                } else {
+                    failed = failed.or(Some(error));
                 }
-                last => last?,
-            },
-            None => {
-                service.store.cron_run(&cron.name, now, None).await?;
-                now
+                continue;
             }
         };
         let following = cron.schedule.next_after(last, &cron.timezone.0);
         next = [next, following].into_iter().flatten().min();
     }
-    Ok(next)
+    let now = now + service.clock.now().since(began);
+    failed.map_or(Ok(next.map(|next: Timestamp| next.since(now))), Err)
 }
 
 /// Returns the last time that is handled now.
@@ -83,10 +84,12 @@ async fn handle_due<S: Store>(
 ) -> Result<Timestamp, StoreError> {
     let Some(run) = cron::due(cron, state.last, now) else { return Ok(state.last) };
     if state.paused || run.is_skipped {
-        tracing::info!(cron = cron.name, at = rfc3339(run.at), paused = state.paused, "skipped");
-        service.store.cron_run(&cron.name, run.at, None).await?;
-        let result = if state.paused { CronRunResult::Paused } else { CronRunResult::Missed };
-        service.metrics.cron_run(result);
+        if service.store.cron_run(&cron.name, run.at, None).await? == CronRunOutcome::Handled {
+            let (at, paused) = (rfc3339(run.at), state.paused);
+            tracing::info!(cron = cron.name, at, paused, "skipped");
+            let result = if paused { CronRunResult::Paused } else { CronRunResult::Missed };
+            service.metrics.cron_run(result);
+        }
     } else {
         let seconds = run.at.as_micros() / 1_000_000;
         let json = cron.job.json(&format!("cron-{}-{seconds}", cron.name));
@@ -95,11 +98,14 @@ async fn handle_due<S: Store>(
             Ok(job) => {
                 let stored = service.store.cron_run(&cron.name, run.at, Some(job)).await;
                 let result = match stored {
-                    Err(_) => CronRunResult::Failed,
-                    Ok(_) if now.since(run.at) > cron::LATE => CronRunResult::Late,
-                    Ok(_) => CronRunResult::Enqueued,
+                    Err(_) => Some(CronRunResult::Failed),
+                    // By another node, which counts it.
+                    Ok(CronRunOutcome::HandledBefore) => None,
+                    Ok(CronRunOutcome::Paused) => Some(CronRunResult::Paused),
+                    Ok(_) if now.since(run.at) > cron::LATE => Some(CronRunResult::Late),
+                    Ok(_) => Some(CronRunResult::Enqueued),
                 };
-                service.metrics.cron_run(result);
+                result.into_iter().for_each(|result| service.metrics.cron_run(result));
                 stored?;
             }
             Err(error) => {
@@ -120,8 +126,7 @@ pub(super) async fn list<S: Store>(
     if settings.cron.is_empty() {
         return Ok(Vec::new());
     }
-    let states = service.store.cron_states().await?;
-    let now = service.clock.now();
+    let CronStates { now, by_name: states } = service.store.cron_states().await?;
     let view = |cron: &CronSettings| {
         let state = states.get(&cron.name);
         let next = cron.schedule.next_after(now, &cron.timezone.0);
@@ -150,10 +155,11 @@ pub(super) async fn import_state<S: Store>(
     let Some(cron) = settings.cron.iter().find(|cron| cron.name == name) else {
         return Err(HandleError::NoCronJob(name.to_owned()));
     };
-    // A time of a clock that is ahead would stop the job until then.
-    state.last = state.last.min(service.clock.now());
     pass(service).await?;
-    if let Some(own) = service.store.cron_states().await?.get(name)
+    let CronStates { now, by_name } = service.store.cron_states().await?;
+    // A time of a clock that is ahead would stop the job until then.
+    state.last = state.last.min(now);
+    if let Some(own) = by_name.get(name)
         && cron::is_time_of(cron, own.last)
     {
         state.last = state.last.max(own.last);

@@ -106,10 +106,10 @@ async fn cron_entries<S: Store>(
     service: &JobService<S>,
     after: Option<String>,
 ) -> Result<Vec<StateEntry>, HandleError> {
-    if !service.store.capabilities().custom {
+    if !service.store.capabilities().cron {
         return Ok(Vec::new());
     }
-    let states = service.store.cron_states().await?;
+    let states = service.store.cron_states().await?.by_name;
     let entry = |(name, state): (String, CronState)| -> Result<_, serde_json::Error> {
         let CronState { last, paused } = state;
         let text = CronText { name: name.clone(), last: rfc3339(last), paused };

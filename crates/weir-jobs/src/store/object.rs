@@ -1,6 +1,5 @@
 //! Any store behind one type, so that the server is compiled once for all of them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::allocation::Allocation;
 use crate::batches::{BatchDefinition, BatchStatus, ExportedBatch};
-use crate::cron::CronState;
+use crate::cron::{CronRunOutcome, CronState, CronStates};
 use crate::custom::BatchId;
 use crate::metrics::JobsMetrics;
 use crate::model::{
@@ -82,9 +81,10 @@ macro_rules! operations {
             batch_open(id: BatchId) -> Result<(), StoreError>;
             batch_commit(id: BatchId) -> Result<(), StoreError>;
             batch_status(id: BatchId) -> Result<BatchStatus, StoreError>;
-            cron_states() -> Result<BTreeMap<String, CronState>, StoreError>;
+            cron_states() -> Result<CronStates, StoreError>;
+            cron_register(names: &$a [&$a str]) -> Result<CronStates, StoreError>;
             cron_run(name: &$a str, at: Timestamp, job: Option<NewJob<$a>>)
-                -> Result<bool, StoreError>;
+                -> Result<CronRunOutcome, StoreError>;
             cron_pause(name: &$a str, paused: bool) -> Result<(), StoreError>;
             cron_forget(name: &$a str) -> Result<(), StoreError>;
             export_batches(after: Option<BatchId>, limit: usize)

@@ -57,7 +57,22 @@ macro_rules! contract_of_all_stores {
     };
 }
 
+macro_rules! cron_of_all_stores {
+    ($tests:tt) => {
+        contract!(memory_with_cron: MemoryHarness, $tests);
+        contract!(embedded_with_cron: EmbeddedHarness, $tests);
+    };
+}
+
+macro_rules! durable_cron_of_embedded {
+    ($tests:tt) => {
+        contract!(embedded_cron_survives: EmbeddedHarness, $tests);
+    };
+}
+
 promises_of_every_store!(contract_of_all_stores);
+promises_of_cron!(cron_of_all_stores);
+promises_of_durable_cron!(durable_cron_of_embedded);
 
 /// What only the memory store has.
 mod in_memory {
@@ -172,10 +187,7 @@ mod obeys_custom {
                     an_operator_moves_and_deletes_jobs_that_wait_for_a_resource,
                     resources_are_counted;
                 crons:
-                    a_time_enqueues_one_job,
-                    a_unique_cron_job_is_left_out_while_the_last_one_runs,
-                    a_cron_job_wakes_a_fetch,
-                    the_state_of_a_cron_job_can_be_replaced;
+                    a_unique_cron_job_is_left_out_while_the_last_one_runs;
             });
         };
     }
@@ -208,10 +220,8 @@ mod obeys_custom_and_survives {
             rates_begin_with_their_burst_after_a_crash;
         resources:
             jobs_in_progress_count_after_a_restart;
-        crons:
-            handled_times_survive_a_crash;
     });
-    use super::{batching, caps, crons, fair, rates, resources, tracking, unique};
+    use super::{batching, caps, fair, rates, resources, tracking, unique};
 }
 
 /// What only a store that survives the process can promise.

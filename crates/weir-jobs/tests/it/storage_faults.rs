@@ -110,7 +110,7 @@ fn on_a_full_disk_cron_jobs_wait_and_the_reserve_is_left_to_workers() {
             batch.parse_one(json.as_bytes(), now, &JobServerLimits::default()).expect("a job");
         let refused = store.cron_run("ticker", now, Some(job)).await;
         assert_eq!(refused, Err(StoreError::DiskFull));
-        assert_eq!(store.cron_states().await.expect("they are read").len(), 0);
+        assert_eq!(store.cron_states().await.expect("they are read").by_name.len(), 0);
         let delivery = fetch(&store).await.expect("a job");
         assert_eq!(store.ack(&[&delivery.jid]).await, Ok(Vec::new()));
     });

@@ -130,6 +130,16 @@ impl StoreKeys {
         self.weirs(&format!("counted:{node}"))
     }
 
+    /// A hash: what is remembered of each cron job (`scripts/cron_state.lua`).
+    pub(super) fn cron(&self) -> String {
+        self.weirs("cron")
+    }
+
+    /// A hash: the times of cron jobs whose jobs are being stored, where keys are divided among servers.
+    pub(super) fn cron_claims(&self) -> String {
+        self.beside(&self.cron(), "claims")
+    }
+
     /// A hash: the reserved jobs of a queue.
     pub(super) fn reserved(&self, queue: &str) -> String {
         self.beside(&self.list(queue), "reserved")
@@ -166,6 +176,11 @@ impl StoreKeys {
     /// A hash: as `earlier_kills`, of the jobs of one queue.
     pub(super) fn earlier_kills_beside(&self, key: &str) -> String {
         self.beside(key, "vanished")
+    }
+
+    /// A hash: as `cron`, of the times whose jobs were stored in one list.
+    pub(super) fn cron_beside(&self, list: &str) -> String {
+        self.beside(list, "cron")
     }
 
     /// A hash: as `counted`, of one counter.
@@ -208,6 +223,8 @@ mod tests {
             let keys = StoreKeys::new(namespace, "weir");
             let list = keys.list("default");
             let slot = slot_of(list.as_bytes());
+            assert_eq!(slot_of(keys.cron_claims().as_bytes()), slot_of(keys.cron().as_bytes()));
+            assert_eq!(slot_of(keys.cron_beside(&list).as_bytes()), slot);
             let [one, other] = keys.pushed(&list);
             let companions = [keys.reserved("default"), keys.control("default"), one, other];
             assert!(companions.iter().all(|key| slot_of(key.as_bytes()) == slot));

@@ -2,6 +2,7 @@
 
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
+use weir_jobs::cron::{CronRunOutcome, CronState, CronStates};
 use weir_jobs::metrics::{JobsMetrics, StoreOperation};
 use weir_jobs::model::{
     Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
@@ -79,6 +80,7 @@ impl Store for RedisStore {
             scan_aside: true,
             shared: true,
             custom: false,
+            cron: true,
         }
     }
 
@@ -143,6 +145,35 @@ impl Store for RedisStore {
         let number = state.reservations.with_jid(jid).next();
         number.iter().for_each(|number| state.reservations.extend(*number, until));
         Ok(number.is_some())
+    }
+
+    async fn cron_states(&self) -> Result<CronStates, StoreError> {
+        self.core.cron_register(&[]).await
+    }
+
+    async fn cron_register(&self, names: &[&str]) -> Result<CronStates, StoreError> {
+        self.core.cron_register(names).await
+    }
+
+    async fn cron_run(
+        &self,
+        name: &str,
+        at: Timestamp,
+        job: Option<NewJob<'_>>,
+    ) -> Result<CronRunOutcome, StoreError> {
+        self.timed(StoreOperation::Push, self.core.cron_run(name, at, job)).await
+    }
+
+    async fn cron_pause(&self, name: &str, paused: bool) -> Result<(), StoreError> {
+        self.core.cron_set(name, None, paused).await
+    }
+
+    async fn cron_forget(&self, name: &str) -> Result<(), StoreError> {
+        self.core.cron_forget(name).await
+    }
+
+    async fn import_cron(&self, name: &str, state: CronState) -> Result<(), StoreError> {
+        self.core.cron_set(name, Some(state.last), state.paused).await
     }
 
     async fn act(

@@ -114,7 +114,7 @@ impl StoreCore {
         }
     }
 
-    fn count_pushed(&self, jobs: &[PlacedJob<'_>], reply: &PushReply) {
+    pub(super) fn count_pushed(&self, jobs: &[PlacedJob<'_>], reply: &PushReply) {
         if reply.is_memory_full {
             self.metrics.limit_hit(JobServerLimit::PushMemoryJobsMax);
         }

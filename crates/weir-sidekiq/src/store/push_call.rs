@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::link_connection::LinkConnection;
-use redis::{RedisError, RedisResult, Script};
+use redis::{RedisError, RedisResult, Script, ScriptInvocation};
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{NewJob, SetName};
 use weir_jobs::store::StoreError;
@@ -154,6 +154,14 @@ impl PushCall {
         invocation.arg(&self.arguments);
         let numbers: Vec<usize> = invocation.invoke_async(connection).await?;
         Ok(self.reply(&numbers))
+    }
+
+    /// Adds the keys and the arguments to a script that contains that of the push.
+    pub(super) fn add_to(&self, invocation: &mut ScriptInvocation<'_>) {
+        for key in &self.keys {
+            invocation.key(key);
+        }
+        invocation.arg(&self.arguments);
     }
 
     fn reply(&self, numbers: &[usize]) -> PushReply {

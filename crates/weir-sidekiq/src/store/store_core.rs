@@ -20,6 +20,7 @@ use weir_jobs::store::{Counts, LostWorkers, QueueTraffic, StoreError};
 use super::adopted::AdoptedWorkers;
 use super::class_metrics::ClassMetrics;
 use super::confirmed_pushes::ConfirmedPushes;
+use super::crons::CronScripts;
 use super::keys::StoreKeys;
 use super::link::RedisLink;
 use super::link_connection::LinkConnection;
@@ -45,6 +46,7 @@ pub(super) struct StoreCore {
     pub(super) link: RedisLink,
     pub(super) keys: StoreKeys,
     pub(super) scripts: StoreScripts,
+    pub(super) crons: CronScripts,
     pub(super) push_memory: PushMemory,
     pub(super) confirmed: ConfirmedPushes,
     pub(super) limits: JobServerLimits,

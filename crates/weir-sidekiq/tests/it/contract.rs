@@ -13,6 +13,9 @@ mod promises;
 mod batches;
 #[path = "../../../weir-jobs/tests/it/contract/counts.rs"]
 mod counts;
+#[path = "../../../weir-jobs/tests/it/contract/crons.rs"]
+#[expect(dead_code, reason = "Redis has no unique locks")]
+mod crons;
 #[path = "../../../weir-jobs/tests/it/contract/dead.rs"]
 mod dead;
 #[path = "../../../weir-jobs/tests/it/contract/dispatch.rs"]
@@ -132,7 +135,23 @@ macro_rules! rates_of_redis {
     };
 }
 
+macro_rules! cron_of_redis {
+    ($tests:tt) => {
+        contract!(redis_cron: RedisHarness, $tests);
+        contract!(one_address_cron: OneAddressHarness, $tests);
+    };
+}
+
+macro_rules! durable_cron_of_redis {
+    ($tests:tt) => {
+        contract!(redis_cron_survives: RedisHarness, $tests);
+        contract!(one_address_cron_survives: OneAddressHarness, $tests);
+    };
+}
+
 promises_of_every_store!(contract_of_redis);
+promises_of_cron!(cron_of_redis);
+promises_of_durable_cron!(durable_cron_of_redis);
 promises_of_rates!(rates_of_redis);
 promises_of_durable_stores!(durable_contract_of_redis);
 

@@ -5,6 +5,7 @@ mod class_metrics;
 pub(crate) mod cluster;
 mod cluster_failover;
 mod confirmed;
+mod crons;
 mod cutting_proxy;
 mod dead;
 mod fencing;

@@ -6,6 +6,7 @@ mod backup;
 mod cli;
 mod config;
 mod crash;
+mod cron_in_redis;
 mod damage;
 mod doctor;
 mod faktory;

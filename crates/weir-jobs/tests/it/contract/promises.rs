@@ -135,6 +135,30 @@ macro_rules! promises_of_every_store {
     };
 }
 
+/// What a store promises that remembers the times of cron jobs.
+macro_rules! promises_of_cron {
+    ($define:ident) => {
+        $define!({
+            crons:
+                a_time_enqueues_one_job,
+                a_paused_cron_job_passes_its_times,
+                names_are_registered_once,
+                a_cron_job_wakes_a_fetch,
+                the_state_of_a_cron_job_can_be_replaced;
+        });
+    };
+}
+
+/// The same of a store that survives the process.
+macro_rules! promises_of_durable_cron {
+    ($define:ident) => {
+        $define!({
+            crons:
+                handled_times_survive_a_crash;
+        });
+    };
+}
+
 /// What only a store that survives the process can promise.
 macro_rules! promises_of_durable_stores {
     ($define:ident) => {

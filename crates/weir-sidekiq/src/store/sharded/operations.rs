@@ -77,6 +77,7 @@ impl Store for ShardedStore {
             scan_aside: true,
             shared: true,
             custom: false,
+            cron: false,
         }
     }
 
