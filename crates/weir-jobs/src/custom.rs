@@ -96,9 +96,15 @@ impl UniqueKey {
     }
 }
 
-impl fmt::Debug for UniqueKey {
+impl fmt::Display for UniqueKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for UniqueKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
     }
 }
 

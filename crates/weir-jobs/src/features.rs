@@ -219,11 +219,7 @@ impl<J: Copy + Eq + Hash> FeatureTable<J> {
         }
         if self.locks.len() >= max {
             metrics.limit_hit(JobServerLimit::UniqueLocksMax);
-            let text = format!(
-                "too many unique jobs: at most {max}; raise {}, or wait until some have ended",
-                JobServerLimits::UNIQUE_LOCKS_MAX
-            );
-            return Err(StoreError::Limit(text));
+            return Err(StoreError::too_many_unique_jobs(max));
         }
         Ok(())
     }

@@ -240,6 +240,7 @@ impl Store for MemoryStore {
             shared: false,
             custom: true,
             cron: true,
+            expires: true,
         }
     }
 

@@ -267,7 +267,7 @@ impl JobsMetrics {
     }
 
     /// Counts a pushed job whose unique lock is held.
-    pub(crate) fn not_unique(&self) {
+    pub fn not_unique(&self) {
         self.0.not_unique.inc();
     }
 

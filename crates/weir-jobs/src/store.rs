@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use error::StoreError;
 use limit_states::LimitStates;
 pub use object::{AnyStore, LocalBoxFuture, OpenStore, StoreOpenError};
-pub(crate) use parts::store_parts;
+pub use parts::store_parts;
 pub use shard_state::ShardState;
 pub use workers::{LostWorkers, ReservationMark};
 
@@ -55,6 +55,8 @@ pub struct Capabilities {
     pub custom: bool,
     /// The store remembers which times of cron jobs were handled.
     pub cron: bool,
+    /// The store drops jobs whose `custom.expires_at` has passed.
+    pub expires: bool,
 }
 
 /// A request for work.

@@ -13,6 +13,7 @@
 //! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`, `known_nodes`: what the
 //!   nodes report to each other.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
+//! - `features`, `feature_calls`: unique locks and expiry of jobs.
 //! - `limits`, `rate_reading`, `sleeping`: which queues may start jobs now.
 //! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
 //!   push becomes durable, and is stored once.
@@ -45,6 +46,8 @@ mod confirmed_pushes;
 mod crons;
 mod entries;
 mod fail;
+mod feature_calls;
+mod features;
 mod fetch;
 mod fetch_split;
 mod find;
@@ -138,6 +141,7 @@ pub use self::sharded::{
     PushPlacement, SHARDS_MAX, ShardOptions, ShardedStore, ShardedStoreOptions,
 };
 use self::store_core::{StoreCore, StoreState};
+pub use self::unsupported::NO_UNIQUE_JOBS;
 
 /// How the store reaches and uses one Redis.
 #[derive(Clone, Debug)]
@@ -197,6 +201,7 @@ impl RedisStore {
             wait_began: Rc::default(),
             sleep_began: Rc::default(),
             closed: Cell::new(false),
+            is_shard: Cell::new(false),
             foreign_search_from: Cell::new(None),
             last_counts: RefCell::default(),
             page_end: RefCell::default(),

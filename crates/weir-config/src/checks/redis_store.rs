@@ -10,11 +10,11 @@ const OF_REDIS: &str = "Redis decides when data is on its disk (appendfsync)";
 const NO_LOG: &str = "there is no segment log";
 const NO_LIMIT: &str = "Redis' maxmemory limits the jobs";
 
-const NO_LOCKS: &str = "such jobs can't be unique (custom.unique_for is rejected)";
+const NO_LOCKS: &str = "jobs on several servers can't be unique (custom.unique_for is rejected)";
 const NO_TRACK: &str = "TRACK is not supported there";
 const NO_BATCHES: &str = "BATCH is not supported there";
 
-const IGNORED: [(Setting, &str); 15] = [
+const IGNORED: [(Setting, &str); 14] = [
     (JobServerSettings::FSYNC, OF_REDIS),
     (JobServerSettings::FSYNC_ACKS, OF_REDIS),
     (JobServerSettings::ACK_SYNC_MAX, OF_REDIS),
@@ -23,7 +23,6 @@ const IGNORED: [(Setting, &str); 15] = [
     (JobServerLimits::RESERVE_BYTES, NO_LOG),
     (JobServerLimits::SET_ASIDE_BYTES_MAX, NO_LOG),
     (JobServerLimits::MEMORY_BYTES_MAX, NO_LIMIT),
-    (JobServerLimits::UNIQUE_LOCKS_MAX, NO_LOCKS),
     (JobServerLimits::TRACKS_MAX, NO_TRACK),
     (JobServerLimits::TRACK_AGE_MAX, NO_TRACK),
     (JobServerLimits::BATCHES_MAX, NO_BATCHES),
@@ -47,7 +46,10 @@ pub(super) fn warn(jobs: &Jobs, values: &[SettingValue], warnings: &mut Vec<Stri
         let why = "has no effect with one server in jobs.store";
         warnings.extend(placement.map(|path| format!("{path} {why}")));
     }
-    let why = |path: &String| IGNORED.iter().find(|(setting, _)| setting.is(path));
+    let of_shards = [(JobServerLimits::UNIQUE_LOCKS_MAX, NO_LOCKS)];
+    let of_shards = if jobs.redis_shards.len() > 1 { &of_shards[..] } else { &[] };
+    let ignored = || IGNORED.iter().chain(of_shards);
+    let why = |path: &String| ignored().find(|(setting, _)| setting.is(path));
     let ignored = set.filter_map(|path| Some((path, why(path)?.1)));
     warnings
         .extend(ignored.map(|(path, why)| format!("{path} has no effect on jobs in Redis: {why}")));

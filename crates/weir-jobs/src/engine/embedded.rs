@@ -190,6 +190,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             shared: false,
             custom: true,
             cron: true,
+            expires: true,
         }
     }
 

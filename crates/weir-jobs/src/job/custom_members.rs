@@ -33,10 +33,10 @@ struct CustomText<'a> {
 }
 
 /// Reads `custom`, an object. `key` returns the job's unique key.
-pub(super) fn read(
-    custom: &str,
-    key: impl FnOnce() -> UniqueKey,
-) -> Result<CustomMembers, JobError> {
+///
+/// # Errors
+/// Returns an error if a member that the server obeys has a value that it can't obey.
+pub fn read(custom: &str, key: impl FnOnce() -> UniqueKey) -> Result<CustomMembers, JobError> {
     // A name can also be written with escapes.
     if !NAMES.iter().any(|name| custom.contains(name)) && !custom.contains("\\u") {
         return Ok(CustomMembers::default());

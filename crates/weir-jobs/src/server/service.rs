@@ -140,8 +140,12 @@ impl<S: Store> JobService<S> {
 
     /// Keeps a batch's buffer for reuse.
     pub(crate) fn recycle_batch(&self, mut batch: JobBatch) {
-        let ignored = batch.take_ignored();
-        if !self.store.capabilities().custom {
+        let mut ignored = batch.take_ignored();
+        let capabilities = self.store.capabilities();
+        if !capabilities.custom {
+            if capabilities.expires {
+                ignored[IgnoredMember::ExpiresAt as usize] = 0;
+            }
             self.record_ignored(ignored);
         }
         let mut free = self.free_batches.borrow_mut();

@@ -1,6 +1,7 @@
 //! Why an operation of a store fails.
 
 use crate::custom::BatchId;
+use crate::settings::JobServerLimits;
 
 /// Why a store operation failed. The text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,15 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns the error of a unique job for whose lock there is no room: there are `max`.
+    #[must_use]
+    pub fn too_many_unique_jobs(max: usize) -> Self {
+        let setting = JobServerLimits::UNIQUE_LOCKS_MAX;
+        Self::Limit(format!(
+            "too many unique jobs: at most {max}; raise {setting}, or wait until some have ended"
+        ))
+    }
+
     /// Returns whether the error is about one job of a batch, so that the others can be stored.
     #[must_use]
     pub const fn is_of_one_job(&self) -> bool {

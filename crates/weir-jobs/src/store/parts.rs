@@ -3,7 +3,7 @@
 /// Stores `jobs` in order, all at once if the store accepts them. If one job is refused on its own
 /// account (too large, one queue too many), which `is_of_one_job` tells from the error, the batch is
 /// halved until that job is isolated, so that the others are stored. Returns a result for each job.
-pub(crate) async fn store_parts<T, E: Clone>(
+pub async fn store_parts<T, E: Clone>(
     jobs: &[T],
     is_of_one_job: impl Fn(&E) -> bool,
     store: impl AsyncFn(&[T]) -> Result<(), E>,

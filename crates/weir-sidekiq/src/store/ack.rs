@@ -3,13 +3,18 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use redis::{AsyncCommands as _, Pipeline};
 use tokio::time::Instant;
 use weir_jobs::metrics::StaleReport;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::store::StoreError;
 
+use super::features::FeatureEvent;
 use super::link_connection::LinkConnection;
+use super::move_run::MovedText;
+use super::moves::{MoveSource, MoveTarget};
+use super::owner::LeaseOwner;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
 
@@ -109,16 +114,21 @@ impl StoreCore {
         let Some(owner) = self.owner.borrow().clone() else {
             return Ok(numbers.iter().copied().collect());
         };
-        let mut sent = Vec::with_capacity(numbers.len());
+        let (mut sent, mut with_features) = (Vec::with_capacity(numbers.len()), Vec::new());
         let mut pipeline = Pipeline::new();
         for number in numbers {
             if let Some(job) = self.state.borrow().reservations.get(*number) {
+                if let Some(tag) = self.tag(job.features.as_deref()) {
+                    with_features.push((*number, job.queue.clone(), tag));
+                    continue;
+                }
                 pipeline.hdel(self.keys.reserved(job.queue.as_str()), owner.field(*number));
                 sent.push(*number);
             }
         }
+        let mut missing = self.end_succeeded(connection, &owner, with_features).await?;
         if sent.is_empty() {
-            return Ok(BTreeSet::new());
+            return Ok(missing);
         }
         let asked = Instant::now();
         let deleted = pipeline.query_async(connection).await;
@@ -126,8 +136,33 @@ impl StoreCore {
         if sent.len() == 1 {
             self.rounds.note_trip(asked.elapsed());
         }
-        let missing = sent.into_iter().zip(deleted).filter(|(_, deleted)| *deleted == 0);
-        Ok(missing.map(|(number, _)| number).collect())
+        let gone = sent.into_iter().zip(deleted).filter(|(_, deleted)| *deleted == 0);
+        missing.extend(gone.map(|(number, _)| number));
+        Ok(missing)
+    }
+
+    /// Ends reserved jobs that have succeeded and have features, each with its tag. Returns those that were not there any
+    /// more.
+    async fn end_succeeded(
+        &self,
+        connection: &LinkConnection,
+        owner: &LeaseOwner,
+        jobs: Vec<(u64, QueueName, String)>,
+    ) -> Result<BTreeSet<u64>, StoreError> {
+        let ending = jobs.iter().map(|(number, queue, tag)| {
+            let (mut connection, field) = (connection.clone(), owner.field(*number));
+            async move {
+                let by = FeatureEvent::Succeeded;
+                self.end_field(&mut connection, queue.as_str(), &field, by, Some(tag)).await
+            }
+        });
+        let mut missing = BTreeSet::new();
+        for ((number, ..), ended) in jobs.iter().zip(join_all(ending).await) {
+            if !ended? {
+                missing.insert(*number);
+            }
+        }
+        Ok(missing)
     }
 
     /// Acknowledges a job that this node has not reserved: one that has returned to its queue, or
@@ -158,10 +193,20 @@ impl StoreCore {
         let list = self.keys.list(queue.as_str());
         let tail = connection.lrange(&list, -TAIL_JOBS_MAX, -1).await;
         let tail: Vec<Vec<u8>> = tail.map_err(|error| self.link.failed(&error))?;
-        let is_it = |payload: &&Vec<u8>| {
+        let is_it = |(_, payload): &(usize, &Vec<u8>)| {
             StoredText::parse(payload, usize::MAX).is_ok_and(|text| text.jid == jid)
         };
-        let Some(payload) = tail.iter().rev().find(is_it) else { return Ok(false) };
+        let Some((position, payload)) = tail.iter().rev().enumerate().find(is_it) else {
+            return Ok(false);
+        };
+        if let Some(tag) = self.tag_of_payload(payload) {
+            let tag = Some((FeatureEvent::Succeeded, tag));
+            let text = MovedText { old: payload.clone(), position, tag, ..MovedText::default() };
+            let source = MoveSource::List(queue.clone());
+            let shifted =
+                self.shift(connection, &source, &MoveTarget::Nowhere, &[text], "").await?;
+            return Ok(shifted.moved == 1);
+        }
         let removed = connection.lrem(&list, -1, payload).await;
         let removed: u64 = removed.map_err(|error| self.link.failed(&error))?;
         Ok(removed == 1)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use redis::{AsyncCommands as _, Pipeline};
+use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::model::{EntryKey, JobLocation, SetName};
 use weir_jobs::rules;
@@ -12,6 +12,7 @@ use weir_jobs::store::{Action, Selection, StoreError};
 
 use super::entries::RawEntry;
 use super::fail::note_left_over;
+use super::features::FeatureEvent;
 use super::link_connection::LinkConnection;
 use super::move_run::MovedText;
 use super::moves::{MoveSource, MoveTarget};
@@ -47,7 +48,7 @@ impl StoreCore {
         Ok(acted)
     }
 
-    /// Applies `action` to as many jobs as there are now, in order.
+    /// Applies `action` to all jobs.
     async fn act_on_all(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
@@ -55,8 +56,18 @@ impl StoreCore {
         action: Action,
     ) -> Result<u64, StoreError> {
         if action == Action::Discard {
-            return self.discard_all(connection, place).await;
+            return self.discard_all(connection, place, None).await;
         }
+        self.act_on_present(connection, place, action).await
+    }
+
+    /// Applies `action` to each of as many jobs as there are now, in order.
+    pub(super) async fn act_on_present(
+        self: &Rc<Self>,
+        connection: &mut LinkConnection,
+        place: &JobLocation,
+        action: Action,
+    ) -> Result<u64, StoreError> {
         let mut left = self.length(connection, place).await?;
         let mut acted = 0;
         while left > 0 {
@@ -70,23 +81,6 @@ impl StoreCore {
         Ok(acted)
     }
 
-    async fn discard_all(
-        &self,
-        connection: &mut LinkConnection,
-        place: &JobLocation,
-    ) -> Result<u64, StoreError> {
-        let key = self.place_key(place);
-        let mut pipeline = Pipeline::new();
-        pipeline.atomic();
-        match place {
-            JobLocation::Queue(_) => pipeline.llen(&key),
-            JobLocation::Set(_) => pipeline.zcard(&key),
-        };
-        pipeline.del(&key).ignore();
-        let discarded: Result<(u64,), _> = pipeline.query_async(connection).await;
-        discarded.map(|(discarded,)| discarded).map_err(|error| self.link.failed(&error))
-    }
-
     async fn act_on_entries(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
@@ -95,15 +89,17 @@ impl StoreCore {
         action: Action,
     ) -> Result<u64, StoreError> {
         let source = MoveSource::of(place);
-        let target = match action {
+        let (target, event) = match action {
             Action::Requeue => {
-                return Ok(self.requeue(connection, &source, entries, "").await?.moved);
+                let event = Some(FeatureEvent::Freed);
+                return Ok(self.requeue(connection, &source, entries, event, "").await?.moved);
             }
-            Action::Kill => MoveTarget::Dead(self.now()),
-            Action::Discard => MoveTarget::Nowhere,
+            Action::Kill => (MoveTarget::Dead(self.now()), FeatureEvent::FailedUnlocked),
+            Action::Discard => (MoveTarget::Nowhere, FeatureEvent::Lost),
             Action::Reschedule(at) => return self.reschedule(connection, place, entries, at).await,
         };
-        let texts: Vec<_> = entries.into_iter().map(MovedText::unchanged).collect();
+        let texts = entries.into_iter().map(MovedText::unchanged).collect();
+        let texts = self.tagged(texts, event);
         let moved = self.shift(connection, &source, &target, &texts, "").await?.moved;
         if action == Action::Kill {
             note_left_over(self.forget_kills_of(connection, place, &texts).await);

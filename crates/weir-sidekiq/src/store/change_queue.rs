@@ -9,6 +9,7 @@ use weir_jobs::store::StoreError;
 
 use super::act::jids_by_queue;
 use super::entries::RawEntry;
+use super::features::FeatureEvent;
 use super::move_run::MovedText;
 use super::moves::{MoveSource, MoveTarget};
 use super::store_core::StoreCore;
@@ -35,8 +36,8 @@ impl StoreCore {
             self.set_paused(std::slice::from_ref(queue), true).await?;
         }
         let texts = entries.into_iter();
-        let texts: Vec<MovedText> =
-            texts.filter_map(|entry| self.in_queue(place, entry, queue, paused)).collect();
+        let texts = texts.filter_map(|entry| self.in_queue(place, entry, queue, paused)).collect();
+        let texts = self.tagged(texts, FeatureEvent::Freed);
         for (from, jids) in jids_by_queue(place, &texts) {
             self.copy_kills(&mut connection, &from, queue.as_str(), &jids).await?;
         }
@@ -77,6 +78,7 @@ impl StoreCore {
         }
         let new = translate::in_queue(&text, queue.as_str(), self.next_order());
         let position = entry.position;
-        (new.len() <= bytes_max).then_some(MovedText { old: entry.payload, new, position })
+        let moved = MovedText { old: entry.payload, new, position, tag: None };
+        (moved.new.len() <= bytes_max).then_some(moved)
     }
 }

@@ -103,7 +103,7 @@ impl StoreCore {
     ) -> Vec<PushOutcome> {
         let runs = group.iter().map(|push| {
             let mut connection = connection.clone();
-            async move { push.call.run(&self.scripts.push, &mut connection).await }
+            async move { push.call.run(&self.scripts, &mut connection).await }
         });
         // A broken connection is one error, whatever the number of pushes.
         let mut cut: Option<StoreError> = None;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::metrics::{JobServerLimit, StaleReport};
 use weir_jobs::model::{FailureCause, FailureReport, FailureState, QueueName, SetName, Wid};
@@ -11,6 +10,7 @@ use weir_jobs::rules;
 use weir_jobs::store::{FailOutcome, StoreError};
 
 use super::class_metrics::RunOutcome;
+use super::features::{FeatureEvent, StoredFeatures};
 use super::link_connection::LinkConnection;
 use super::move_run::MOVED;
 use super::reservations::Reservation;
@@ -20,6 +20,9 @@ use super::store_core::StoreCore;
 use super::stored::StoredText;
 use super::transfer::{TransferOutcome, TransferSource, TransferTarget};
 use super::translate;
+
+/// Dead jobs that one script examines to delete them.
+const TRIMMED_PER_SCRIPT: usize = 1_000;
 
 impl StoreCore {
     /// Ends the reservations of failed jobs that `reporter` has. Returns the outcomes in the order of
@@ -154,21 +157,19 @@ impl StoreCore {
         outcome: FailOutcome,
         text: &[u8],
     ) -> Result<bool, StoreError> {
-        let name = job.queue.as_str();
+        let (name, tag) = (job.queue.as_str(), self.tag(job.features.as_deref()));
+        let failed = tag.as_deref().map(|tag| (failed_event(job, text), tag));
+        let by = Settlement { tag: failed, ..Settlement::default() };
         match outcome {
             FailOutcome::Discarded => {
-                let deleted = connection.hdel(self.keys.reserved(name), field).await;
-                let deleted: u64 = deleted.map_err(|error| self.link.failed(&error))?;
-                Ok(deleted == 1)
+                self.end_field(connection, name, field, FeatureEvent::Lost, tag.as_deref()).await
             }
             FailOutcome::Retry { next_at } => {
                 let retries = self.keys.retries();
-                let by = Settlement::default();
                 self.settle_field(connection, name, field, by, &retries, next_at, text).await
             }
             FailOutcome::Dead => {
                 let (dead, now) = (self.keys.dead(), self.now());
-                let by = Settlement::default();
                 let moved =
                     self.settle_field(connection, name, field, by, &dead, now, text).await?;
                 if moved {
@@ -258,9 +259,14 @@ impl StoreCore {
                 }
             };
         }
-        let mut invocation = self.scripts.settle.key(self.keys.reserved(queue));
+        let mut invocation =
+            self.scripts.settle.of(by.tag.is_some()).key(self.keys.reserved(queue));
         invocation.key(set).key(self.keys.nodes());
         invocation.arg(field).arg(by.victim).arg(by.token).arg(seconds::text(score)).arg(text);
+        if let Some((event, tag)) = by.tag {
+            invocation.key(&self.keys.features()[..]);
+            invocation.arg(event.as_str()).arg(tag);
+        }
         let moved: Result<u8, _> = invocation.invoke_async(connection).await;
         moved.map(|moved| moved == 1).map_err(|error| self.link.failed(&error))
     }
@@ -279,12 +285,26 @@ impl StoreCore {
         let mut invocation = self.scripts.trim.key(self.keys.dead());
         invocation.key(self.lease_key(&self.keys.dead()));
         invocation.arg(token).arg(oldest).arg(self.limits.dead_jobs_max);
-        let trimmed: Result<u64, _> = invocation.invoke_async(connection).await;
-        for _ in 0..trimmed.map_err(|error| self.link.failed(&error))? {
+        invocation.arg(TRIMMED_PER_SCRIPT).arg(self.feature_texts());
+        let trimmed = invocation.invoke_async(connection).await;
+        let mut trimmed: Vec<Vec<u8>> = trimmed.map_err(|error| self.link.failed(&error))?;
+        let with_features = trimmed.split_off(trimmed.len().min(1));
+        let count = trimmed.pop().and_then(|count| String::from_utf8(count).ok()?.parse().ok());
+        for _ in 0..count.unwrap_or(0_u64) {
             self.metrics.limit_hit(JobServerLimit::DeadJobsMax);
         }
-        Ok(())
+        if with_features.is_empty() {
+            return Ok(());
+        }
+        self.delete_dead(connection, with_features, token).await
     }
+}
+
+/// Returns what a failure means for the features of a job with this new text: its lock is one of its queue.
+fn failed_event(job: &Reservation, text: &[u8]) -> FeatureEvent {
+    let lock = job.features.as_ref().and_then(|features| features.lock());
+    let next = StoredFeatures::of_payload(text).and_then(|features| features.lock());
+    if lock == next { FeatureEvent::Failed } else { FeatureEvent::FailedUnlocked }
 }
 
 /// Notes what could not be done after jobs died: they are dead nevertheless. The next death trims the dead set, and counts

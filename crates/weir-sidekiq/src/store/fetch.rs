@@ -11,6 +11,8 @@ use weir_jobs::job_class::job_class;
 use weir_jobs::model::{Delivery, QueueName, Wid};
 use weir_jobs::store::StoreError;
 
+use super::feature_calls::ExpiredJob;
+use super::features::StoredFeatures;
 use super::handover::{GiveBack, Handover};
 use super::inspection::NO_RESOURCES_IN_CLUSTER;
 use super::lease::lease_is_over;
@@ -96,7 +98,8 @@ impl StoreCore {
             return Err(lease_is_over());
         }
         let has_sleeping = self.let_sleep(group, &popped.sleeping);
-        let (handovers, malformed) = self.accept(group, popped);
+        let AcceptedJobs { handovers, started, malformed, expired } = self.accept(group, popped);
+        self.free_locks_of_started(&mut connection, &started).await?;
         if !self.has_lease() {
             // Another node may have returned these jobs already. Those that it has not go back.
             return Err(lease_is_over());
@@ -107,10 +110,11 @@ impl StoreCore {
                 self.waiting.serve(fetch.ticket, jobs);
             }
         }
-        let has_malformed = !malformed.is_empty();
+        let has_dropped = !malformed.is_empty() || !expired.is_empty();
+        self.end_expired(&mut connection, expired).await?;
         self.move_malformed_to_dead_set(&mut connection, malformed).await?;
         // A FETCH for a queue that may not start a job now is served from its other queues.
-        let may_have_more = has_malformed || has_sleeping || served == group.fetches.len();
+        let may_have_more = has_dropped || has_sleeping || served == group.fetches.len();
         Ok(GroupOutcome { may_have_more })
     }
 
@@ -258,17 +262,16 @@ impl StoreCore {
         Ok((readings, LimitReadings { reserved, rates }))
     }
 
-    /// Enters jobs into the table of reservations. Returns what each FETCH gets, and the payloads
-    /// that are no jobs.
+    /// Enters jobs into the table of reservations, unless they are dropped.
     fn accept(
         self: &Rc<Self>,
         group: &FetchGroup,
         PoppedJobs { since, jobs, .. }: PoppedJobs,
-    ) -> (Vec<Handover>, Vec<MalformedJob>) {
+    ) -> AcceptedJobs {
         let store: Weak<dyn GiveBack> = Rc::downgrade(&(Rc::clone(self) as Rc<dyn GiveBack>));
-        let mut handovers: Vec<Handover> =
-            group.fetches.iter().map(|_| Handover::new(Weak::clone(&store))).collect();
-        let mut malformed = Vec::new();
+        let handovers = group.fetches.iter().map(|_| Handover::new(Weak::clone(&store))).collect();
+        let mut accepted = AcceptedJobs { handovers, ..AcceptedJobs::default() };
+        let now = self.now();
         for job in jobs {
             let (Some(fetch), Some(queue)) =
                 (group.fetches.get(job.worker), group.queues.get(job.queue))
@@ -281,19 +284,31 @@ impl StoreCore {
                 Ok(text) => {
                     let mut reservation =
                         reservation_of(&text, &payload, queue, fetch.wid.clone(), since);
+                    if let Some(features) = reservation.features.take_if(|it| it.has_expired(now)) {
+                        accepted.expired.push(ExpiredJob {
+                            number,
+                            queue: queue.clone(),
+                            features,
+                        });
+                        continue;
+                    }
+                    if reservation.features.as_ref().is_some_and(|it| it.ends_at_start()) {
+                        accepted.started.push(number);
+                    }
                     let json = translate::to_faktory(&text, queue.as_str(), None);
                     self.observe_wait(queue, text.enqueued_at());
                     reservation.run = Some(self.started_run(&reservation, text.enqueued_at()));
                     let delivery = Delivery { jid: reservation.jid.clone(), json };
                     self.state.borrow_mut().reservations.insert(number, reservation);
-                    handovers[job.worker].add(number, delivery);
+                    accepted.handovers[job.worker].add(number, delivery);
                 }
                 Err(error) => {
-                    malformed.push(MalformedJob { number, queue: queue.clone(), error });
+                    let queue = queue.clone();
+                    accepted.malformed.push(MalformedJob { number, queue, error });
                 }
             }
         }
-        (handovers, malformed)
+        accepted
     }
 
     /// Moves payloads that no worker could run to the dead set, as they are.
@@ -319,6 +334,17 @@ impl StoreCore {
         }
         Ok(())
     }
+}
+
+/// What becomes of the jobs that a script has reserved.
+#[derive(Debug, Default)]
+struct AcceptedJobs {
+    /// What each FETCH gets.
+    handovers: Vec<Handover>,
+    /// Numbers of those whose locks end at their start.
+    started: Vec<u64>,
+    malformed: Vec<MalformedJob>,
+    expired: Vec<ExpiredJob>,
 }
 
 /// A payload that is no job.
@@ -347,6 +373,7 @@ pub(super) fn reservation_of(
         payload: payload.to_vec(),
         run: None,
         arrival: 0,
+        features: StoredFeatures::of(text, queue.as_str()),
     }
 }
 

@@ -13,6 +13,7 @@ use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
+use super::features::FeatureEvent;
 use super::fetch::reservation_of;
 use super::link_connection::LinkConnection;
 use super::owner::parse_field;
@@ -118,14 +119,14 @@ impl StoreCore {
         let Some(found) = self.foreign_reservation(connection, reporter, jid).await? else {
             return Ok(None);
         };
-        let key = self.keys.reserved(found.job.queue.as_str());
-        let deleted = connection.hdel(key, found.field()).await;
-        let deleted: u64 = deleted.map_err(|error| self.link.failed(&error))?;
-        if deleted == 1 {
+        let (queue, tag) = (found.job.queue.as_str(), self.tag(found.job.features.as_deref()));
+        let (field, by) = (found.field(), FeatureEvent::Succeeded);
+        let has_ended = self.end_field(connection, queue, &field, by, tag.as_deref()).await?;
+        if has_ended {
             self.record_class(&found.job, self.done_now(&found.job));
             self.end_foreign_run(&found.job, None);
         }
-        Ok((deleted == 1).then_some(found.job.queue))
+        Ok(has_ended.then_some(found.job.queue))
     }
 
     /// Returns whether others' reservations may be read now: they are read at most once a second,

@@ -115,6 +115,11 @@ impl StoreKeys {
         self.weirs("rates")
     }
 
+    /// What belongs to features of jobs: a hash of the locks of unique jobs, and a sorted set of their ends.
+    pub(super) fn features(&self) -> [String; 2] {
+        [self.weirs("unique"), self.weirs("unique:ends")]
+    }
+
     /// A hash: how often each job has killed its worker, by jid.
     pub(super) fn kills(&self) -> String {
         self.weirs("kills")

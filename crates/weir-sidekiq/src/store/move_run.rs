@@ -5,6 +5,7 @@
 use redis::ScriptInvocation;
 
 use super::entries::RawEntry;
+use super::features::FeatureEvent;
 
 /// Jobs that one script moves. To mark one in the middle of a list of a million takes some 0.05 ms.
 const JOBS_MAX: usize = 250;
@@ -19,19 +20,21 @@ const PIECE_MAX: usize = 250;
 pub(super) const MOVED: i8 = 1;
 
 /// A job's text and its new text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MovedText {
     pub(super) old: Vec<u8>,
     pub(super) new: Vec<u8>,
     /// Where it was read, as [`RawEntry::position`].
     pub(super) position: usize,
+    /// What the move means for the features of the job, if it has any, and its tag.
+    pub(super) tag: Option<(FeatureEvent, String)>,
 }
 
 impl MovedText {
     /// A job that moves as it is.
     pub(super) fn unchanged(entry: RawEntry) -> Self {
         let RawEntry { payload, position, .. } = entry;
-        Self { old: payload.clone(), new: payload, position }
+        Self { old: payload.clone(), new: payload, position, tag: None }
     }
 }
 
@@ -85,6 +88,20 @@ impl<'t> MoveRun<'t> {
         Self { texts: std::slice::from_ref(text), first: text.position, last: text.position }
     }
 
+    /// Adds the arguments of the jobs.
+    pub(super) fn add_texts(texts: &[MovedText], invocation: &mut ScriptInvocation<'_>) {
+        let event = texts.iter().find_map(|text| text.tag.as_ref()).map(|(event, _)| *event);
+        for text in texts {
+            invocation.arg(&text.old).arg(&text.new);
+            if event.is_some() {
+                invocation.arg(text.tag.as_ref().map_or("", |(_, tag)| tag));
+            }
+        }
+        if let Some(event) = event {
+            invocation.arg(event.as_str());
+        }
+    }
+
     /// Returns where the jobs are after those at the positions `left` have left.
     pub(super) fn near(&self, left: &[usize]) -> NearPositions {
         let before = left.iter().filter(|position| **position < self.first).count();
@@ -111,7 +128,7 @@ mod tests {
     use super::*;
 
     fn text(position: usize, bytes: usize) -> MovedText {
-        MovedText { old: vec![b'x'; bytes], new: Vec::new(), position }
+        MovedText { old: vec![b'x'; bytes], position, ..MovedText::default() }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use weir_jobs::model::{JobLocation, QueueName, SetName};
 use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
+use super::features::FeatureEvent;
 use super::link_connection::LinkConnection;
 use super::move_run::{MOVED, MoveRun, MovedText, NearPositions};
 use super::seconds;
@@ -91,19 +92,21 @@ impl Shifted {
 
 impl StoreCore {
     /// Moves jobs to the ends of their queues, in order. Payloads that are no jobs stay where they
-    /// are.
+    /// are. `event` is what the move means for their features, if it means anything.
     pub(super) async fn requeue(
         self: &Rc<Self>,
         connection: &mut LinkConnection,
         source: &MoveSource,
         entries: Vec<RawEntry>,
+        event: Option<FeatureEvent>,
         token: &str,
     ) -> Result<Shifted, StoreError> {
         let mut moved = Shifted::default();
         let mut queues: BTreeMap<String, Vec<MovedText>> = BTreeMap::new();
         for entry in entries {
             let Some((queue, new)) = self.enqueued_text(source, &entry) else { continue };
-            let text = MovedText { old: entry.payload, new, position: entry.position };
+            let tag = event.and_then(|event| Some((event, self.tag_of_payload(&entry.payload)?)));
+            let text = MovedText { old: entry.payload, new, position: entry.position, tag };
             queues.entry(queue).or_default().push(text);
         }
         for (queue, texts) in queues {
@@ -177,7 +180,8 @@ impl StoreCore {
         if let Some(target) = self.transfer_target(&from, target) {
             return self.shift_between_slots(connection, source, &target, texts, near, token).await;
         }
-        let mut invocation = self.scripts.shift.key(&from);
+        let has_features = texts.iter().any(|text| text.tag.is_some());
+        let mut invocation = self.scripts.shift.of(has_features).key(&from);
         let lease = self.lease_key(&from);
         let (to, target, argument) = match target {
             MoveTarget::List(queue) => (self.keys.list(queue), "list", queue.clone()),
@@ -190,8 +194,9 @@ impl StoreCore {
         if let Some(near) = near {
             near.add_to(&mut invocation);
         }
-        for text in texts {
-            invocation.arg(&text.old).arg(&text.new);
+        MoveRun::add_texts(texts, &mut invocation);
+        if has_features {
+            invocation.key(&self.keys.features()[..]);
         }
         let moved: Result<Vec<i8>, _> = invocation.invoke_async(connection).await;
         let moved = moved.map_err(|error| self.link.failed(&error))?;
@@ -245,7 +250,7 @@ impl StoreCore {
         {
             self.take_set_lease(connection, *set).await?;
         }
-        let by = Settlement { victim: "", token };
+        let by = Settlement { victim: "", token, tag: None };
         let jobs: Vec<(&[u8], &[u8])> = texts.iter().map(|it| (&*it.old, &*it.new)).collect();
         match self.transfer(connection, from, target, by, &jobs).await? {
             TransferOutcome::Left(left) => Ok(Shifted::of(texts, &left)),

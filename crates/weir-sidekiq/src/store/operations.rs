@@ -14,7 +14,7 @@ use weir_jobs::store::{
     Action, AnyStore, Capabilities, Counts, Damage, FailOutcome, FetchRequest, FindOutcome,
     LocalBoxFuture, LostWorkers, OpenStore, QueueAction, QueueTraffic, ReservationMark, Reserved,
     Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError,
-    WorkerReport,
+    WorkerReport, store_parts,
 };
 
 use super::inspection::NO_RESOURCES_IN_CLUSTER;
@@ -81,6 +81,7 @@ impl Store for RedisStore {
             shared: true,
             custom: false,
             cron: true,
+            expires: true,
         }
     }
 
@@ -89,8 +90,24 @@ impl Store for RedisStore {
         self.timed(StoreOperation::Push, self.core.push(jobs)).await
     }
 
+    async fn push_each(&self, jobs: &[NewJob<'_>]) -> Vec<Result<(), StoreError>> {
+        let in_parts =
+            || store_parts(jobs, StoreError::is_of_one_job, async |part| self.push(part).await);
+        if jobs.iter().all(|job| job.custom.unique.is_none()) || check_supported(jobs).is_err() {
+            return in_parts().await;
+        }
+        match self.timed(StoreOperation::Push, self.core.push_each(jobs)).await {
+            Ok(results) => results,
+            Err(error) if error.is_of_one_job() => in_parts().await,
+            Err(error) => vec![Err(error); jobs.len()],
+        }
+    }
+
     async fn are_redundant(&self, jobs: &[NewJob<'_>]) -> Vec<bool> {
-        self.core.known_pushes(jobs).await.unwrap_or_else(|_| vec![false; jobs.len()])
+        let none = |_| vec![false; jobs.len()];
+        let known = self.core.known_pushes(jobs).await.unwrap_or_else(none);
+        let locked = self.core.locked_jobs(jobs).await.unwrap_or_else(none);
+        known.into_iter().zip(locked).map(|(known, locked)| known || locked).collect()
     }
 
     fn traffic(&self, queue: &str) -> QueueTraffic {

@@ -55,6 +55,10 @@ impl StoreCore {
         let queues: Vec<QueueName> = queues.into_iter().collect();
         let mut pipeline = Pipeline::new();
         pipeline.zcard(self.keys.scheduled()).zcard(self.keys.retries()).zcard(self.keys.dead());
+        if self.keeps_features() {
+            let [locks, _] = self.keys.features();
+            pipeline.hlen(locks);
+        }
         pipeline.ignore_errors();
         let reply = pipeline.query_async(connection).await;
         let reply: Vec<Value> = reply.map_err(|error| self.link.failed(&error))?;
@@ -81,6 +85,7 @@ impl StoreCore {
             scheduled: set(),
             retries: set(),
             dead: set(),
+            unique_locks: set(),
             reserved: readings.iter().map(|reading| u64::from(reading.reserved)).sum(),
             processed_total: totals.processed,
             failed_total: totals.failed,

@@ -2,26 +2,64 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
+use weir_jobs::custom::UniqueRule;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{NewJob, QueueName, SetName};
 use weir_jobs::store::{Restored, StoreError};
 
 use super::link_connection::LinkConnection;
-use super::push_call::{self, PlacedJob, PushCall, PushReply};
+use super::push_call::{self, LockRequest, PlacedJob, PushCall, PushMode, PushReply};
 use super::push_memory::PushMemory;
 use super::store_core::StoreCore;
+use super::unsupported::NO_LOCKS;
 
 impl StoreCore {
     pub(super) async fn push(self: &Rc<Self>, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        let reply = self.push_as(jobs, PushMode::All).await?;
+        match self.rejection(&reply) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Stores the jobs that can be stored. Returns a result for each.
+    pub(super) async fn push_each(
+        self: &Rc<Self>,
+        jobs: &[NewJob<'_>],
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let reply = self.push_as(jobs, PushMode::Each).await?;
+        let no_room = StoreError::too_many_unique_jobs(self.limits.unique_locks_max);
+        let result = |place: usize| match place {
+            _ if reply.not_unique.contains(&place) => Err(StoreError::NotUnique),
+            _ if reply.without_room.contains(&place) => Err(no_room.clone()),
+            _ => Ok(()),
+        };
+        Ok((0..jobs.len()).map(result).collect())
+    }
+
+    async fn push_as(
+        self: &Rc<Self>,
+        jobs: &[NewJob<'_>],
+        mode: PushMode,
+    ) -> Result<PushReply, StoreError> {
         let placed = jobs.iter().map(|job| (job, job.at.map(|at| (SetName::Scheduled, at))));
-        self.add(&placed.collect::<Vec<_>>(), self.push_memory).await
+        let locks = jobs.iter().enumerate().filter_map(|(place, job)| {
+            let UniqueRule { key, lasts, .. } = job.custom.unique?;
+            Some(LockRequest { place, key, from: job.at, lasts })
+        });
+        let locks: Vec<LockRequest> = locks.collect();
+        self.add(&placed.collect::<Vec<_>>(), self.push_memory, &locks, mode).await
     }
 
     pub(super) async fn restore(self: &Rc<Self>, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
         let placed = jobs.iter().map(|old| (&old.job, old.set.map(|set| (set, old.at))));
-        self.add(&placed.collect::<Vec<_>>(), PushMemory::OFF).await?;
+        let locks = jobs.iter().enumerate().filter_map(|(place, old)| restored_lock(place, old));
+        let locks: Vec<LockRequest> = locks.collect();
+        let placed: Vec<_> = placed.collect();
+        self.add(&placed, PushMemory::OFF, &locks, PushMode::Import).await?;
         if jobs.iter().any(|old| old.set == Some(SetName::Dead)) {
             self.trim_dead(&mut self.ready().await?, "").await?;
         }
@@ -32,24 +70,51 @@ impl StoreCore {
         self: &Rc<Self>,
         jobs: &[PlacedJob<'_>],
         memory: PushMemory,
-    ) -> Result<(), StoreError> {
+        locks: &[LockRequest],
+        mode: PushMode,
+    ) -> Result<PushReply, StoreError> {
         let mut connection = self.ready().await?;
         if jobs.is_empty() {
-            return Ok(());
+            return Ok(PushReply::default());
+        }
+        if !locks.is_empty() && mode != PushMode::Import && !self.keeps_features() {
+            return Err(NO_LOCKS);
         }
         let names = jobs.iter().map(|(job, _)| job.queue).collect();
         self.make_room_for_queues(&mut connection, &names).await?;
         if self.is_split() {
-            return self.push_by_target(&connection, jobs, memory).await;
+            self.push_by_target(&connection, jobs, memory).await?;
+            return Ok(PushReply::default());
         }
+        let locks = if self.keeps_features() { locks } else { &[] };
         let call = PushCall::new(jobs, &self.keys, memory, || self.next_order());
+        let (now, max) = (self.micros_argument(), self.limits.unique_locks_max);
+        let call = call.with_locks(locks, jobs, mode, &now, max, &self.keys);
         let reply = if self.confirmed.is_on() {
             self.push_confirmed(call).await?
         } else {
             self.push_unconfirmed(connection, jobs, &call).await?
         };
-        self.count_pushed(jobs, &reply);
-        Ok(())
+        self.count_rejected(&reply);
+        if mode == PushMode::Each || self.rejection(&reply).is_none() {
+            self.count_pushed(jobs, &reply);
+        }
+        Ok(reply)
+    }
+
+    /// Returns the first job that was not stored, and why.
+    fn rejection(&self, reply: &PushReply) -> Option<(usize, StoreError)> {
+        let max = self.limits.unique_locks_max;
+        let not_unique = reply.not_unique.first().map(|place| (*place, StoreError::NotUnique));
+        let no_room = || StoreError::too_many_unique_jobs(max);
+        let without_room = reply.without_room.first().map(|place| (*place, no_room()));
+        not_unique.or(without_room)
+    }
+
+    fn count_rejected(&self, reply: &PushReply) {
+        reply.not_unique.iter().for_each(|_| self.metrics.not_unique());
+        let without_room = reply.without_room.iter();
+        without_room.for_each(|_| self.metrics.limit_hit(JobServerLimit::UniqueLocksMax));
     }
 
     async fn push_unconfirmed(
@@ -59,7 +124,7 @@ impl StoreCore {
         call: &PushCall,
     ) -> Result<PushReply, StoreError> {
         let adding = async {
-            let added = call.run(&self.scripts.push, &mut connection).await;
+            let added = call.run(&self.scripts, &mut connection).await;
             added.map_err(|error| call.failed(&error, self.link.failed(&error)))
         };
         // The round's commands follow those of the push on the same connection, so a FETCH that
@@ -120,7 +185,7 @@ impl StoreCore {
         }
         self.metrics.repeated_pushes(reply.repeated.len() as u64);
         for (place, (job, set)) in jobs.iter().enumerate() {
-            if reply.repeated.contains(&place) {
+            if reply.repeated.contains(&place) || reply.is_rejected(place) {
                 continue;
             }
             if let Ok(queue) = QueueName::parse(job.queue, &self.limits) {
@@ -165,5 +230,18 @@ impl StoreCore {
         }
         state.known.extend(names.iter().map(|name| (*name).to_owned()));
         Ok(())
+    }
+}
+
+/// Returns the lock that a job of an export asks for: until the time in the export, or as if it was pushed now.
+fn restored_lock(place: usize, old: &Restored<'_>) -> Option<LockRequest> {
+    let UniqueRule { key, lasts, .. } = old.job.custom.unique?;
+    let scheduled = old.set.filter(|set| *set == SetName::Scheduled).map(|_| old.at);
+    match &old.features {
+        None => Some(LockRequest { place, key, from: scheduled, lasts }),
+        Some(features) => {
+            let from = Some(features.lock_until?);
+            Some(LockRequest { place, key, from, lasts: Duration::ZERO })
+        }
     }
 }

@@ -1,25 +1,54 @@
 //! One call of the script that stores jobs: all of a batch, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::link_connection::LinkConnection;
-use redis::{RedisError, RedisResult, Script, ScriptInvocation};
+use redis::{RedisError, RedisResult, ScriptInvocation};
 use weir_base::clock::Timestamp;
+use weir_jobs::custom::UniqueKey;
 use weir_jobs::model::{NewJob, SetName};
 use weir_jobs::store::StoreError;
 
 use super::keys::StoreKeys;
 use super::push_memory::{self, PushMemory};
+use super::scripts::StoreScripts;
 use super::seconds;
 use super::translate;
 
 /// A job and the set that it enters, if it does not enter its queue.
 pub(super) type PlacedJob<'a> = (&'a NewJob<'a>, Option<(SetName, Timestamp)>);
 
+/// Which jobs of a batch are stored if another job has the lock of some, or there is no room for their locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PushMode {
+    /// None.
+    All,
+    /// The others.
+    Each,
+    /// All, without these locks.
+    Import,
+}
+
+/// The lock that a job of a batch asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LockRequest {
+    /// The index of the job.
+    pub(super) place: usize,
+    pub(super) key: UniqueKey,
+    /// From when it lasts. `None`: from now.
+    pub(super) from: Option<Timestamp>,
+    pub(super) lasts: Duration,
+}
+
 /// The keys and arguments of the script.
 #[derive(Debug)]
 pub(super) struct PushCall {
     keys: Vec<String>,
+    /// The first ones, which are about all jobs.
+    head: Vec<Vec<u8>>,
+    /// Those of features.
+    features: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
     memory: PushMemory,
     /// The index of each job in the batch, in the order of the arguments.
@@ -33,6 +62,17 @@ pub(super) struct PushReply {
     pub(super) repeated: BTreeSet<usize>,
     /// A push memory was full and forgot its oldest jobs early.
     pub(super) is_memory_full: bool,
+    /// Indices of the jobs whose lock another job has.
+    pub(super) not_unique: BTreeSet<usize>,
+    /// Indices of the jobs for whose lock there is no room.
+    pub(super) without_room: BTreeSet<usize>,
+}
+
+impl PushReply {
+    /// Returns whether a job was not stored.
+    pub(super) fn is_rejected(&self, place: usize) -> bool {
+        self.not_unique.contains(&place) || self.without_room.contains(&place)
+    }
 }
 
 /// Returns whether the connection broke, so that nobody knows what Redis has executed.
@@ -88,7 +128,9 @@ impl PushCall {
         }
         let mut call = Self {
             keys: vec![keys.queues()],
-            arguments: memory.arguments().to_vec(),
+            head: memory.arguments().to_vec(),
+            features: Vec::new(),
+            arguments: Vec::new(),
             memory,
             places: Vec::with_capacity(jobs.len()),
         };
@@ -101,6 +143,44 @@ impl PushCall {
             }
         }
         call
+    }
+
+    /// Adds the locks that jobs ask for. `now` is the time in microseconds, or an empty text for Redis' clock, and
+    /// `locks_max` the number of locks that there may be.
+    pub(super) fn with_locks(
+        mut self,
+        locks: &[LockRequest],
+        jobs: &[PlacedJob<'_>],
+        mode: PushMode,
+        now: &str,
+        locks_max: usize,
+        keys: &StoreKeys,
+    ) -> Self {
+        if locks.is_empty() {
+            return self;
+        }
+        let mode = match mode {
+            PushMode::All => "all",
+            PushMode::Each => "each",
+            PushMode::Import => "import",
+        };
+        let texts = [mode.to_owned(), now.to_owned(), locks_max.to_string()];
+        self.features.extend(texts.map(String::into_bytes));
+        let numbers: BTreeMap<usize, usize> = self.places.iter().copied().zip(1..).collect();
+        let mut count = 0_usize;
+        for LockRequest { place, key, from, lasts } in locks {
+            let Some((number, (job, _))) = numbers.get(place).zip(jobs.get(*place)) else {
+                continue;
+            };
+            let from = from.map(|from| from.as_micros().to_string()).unwrap_or_default();
+            let texts = [number.to_string(), key.to_string(), job.jid.to_owned(), from];
+            self.features.extend(texts.map(String::into_bytes));
+            self.features.push(lasts.as_micros().to_string().into_bytes());
+            count += 1;
+        }
+        self.features.insert(0, count.to_string().into_bytes());
+        self.keys.extend(keys.features());
+        self
     }
 
     fn add_target(&mut self, target: PushTarget<'_>, keys: &StoreKeys, jobs: usize) {
@@ -147,29 +227,38 @@ impl PushCall {
     /// Runs the script.
     pub(super) async fn run(
         &self,
-        script: &Script,
+        scripts: &StoreScripts,
         connection: &mut LinkConnection,
     ) -> RedisResult<PushReply> {
-        let mut invocation = script.key(&self.keys);
+        let mut invocation = scripts.push.of(!self.features.is_empty()).key(&self.keys);
+        invocation.arg(&self.head);
+        match self.features.is_empty() {
+            true => invocation.arg(0),
+            false => invocation.arg(&self.features),
+        };
         invocation.arg(&self.arguments);
-        let numbers: Vec<usize> = invocation.invoke_async(connection).await?;
-        Ok(self.reply(&numbers))
+        Ok(self.reply(invocation.invoke_async(connection).await?))
     }
 
-    /// Adds the keys and the arguments to a script that contains that of the push.
+    /// Adds the keys and the arguments to a script that contains that of the push, of jobs without features.
     pub(super) fn add_to(&self, invocation: &mut ScriptInvocation<'_>) {
         for key in &self.keys {
             invocation.key(key);
         }
-        invocation.arg(&self.arguments);
+        invocation.arg(&self.head).arg(0).arg(&self.arguments);
     }
 
-    fn reply(&self, numbers: &[usize]) -> PushReply {
-        let Some((is_full, repeated)) = numbers.split_first() else { return PushReply::default() };
-        let place = |number: &usize| self.places.get(number.wrapping_sub(1)).copied();
+    fn reply(
+        &self,
+        (is_full, repeated, not_unique, without_room): (u8, Vec<usize>, Vec<usize>, Vec<usize>),
+    ) -> PushReply {
+        let place = |number: usize| self.places.get(number.wrapping_sub(1)).copied();
+        let places = |numbers: Vec<usize>| numbers.into_iter().filter_map(place).collect();
         PushReply {
-            repeated: repeated.iter().filter_map(place).collect(),
-            is_memory_full: *is_full == 1,
+            repeated: places(repeated),
+            is_memory_full: is_full == 1,
+            not_unique: places(not_unique),
+            without_room: places(without_room),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use redis::{AsyncCommands as _, Pipeline};
-use weir_jobs::model::{QueueName, SetName};
+use weir_jobs::model::{JobLocation, QueueName, SetName};
 use weir_jobs::store::{QueueAction, StoreError};
 
 use super::link_connection::LinkConnection;
@@ -52,11 +52,20 @@ impl StoreCore {
     }
 
     async fn act_on_queue(
-        &self,
+        self: &Rc<Self>,
         connection: &mut LinkConnection,
         queue: &QueueName,
         action: QueueAction,
     ) -> Result<u64, StoreError> {
+        if matches!(action, QueueAction::Clear | QueueAction::Remove) && self.keeps_features() {
+            let removed = (action == QueueAction::Remove).then_some(queue);
+            let place = JobLocation::Queue(queue.clone());
+            let cleared = self.discard_all(connection, &place, removed).await?;
+            if action == QueueAction::Remove {
+                self.forget_queue(queue);
+            }
+            return Ok(cleared);
+        }
         let name = queue.as_str();
         let (list, control) = (self.keys.list(name), self.keys.control(name));
         let mut pipeline = Pipeline::new();
@@ -80,13 +89,18 @@ impl StoreCore {
                     let removed = connection.srem(self.keys.queues(), name).await;
                     let () = removed.map_err(|error| self.link.failed(&error))?;
                 }
-                let mut state = self.state.borrow_mut();
-                state.known.remove(name);
-                state.sleeping.clear();
-                state.queues.remove(queue);
+                self.forget_queue(queue);
                 Ok(length)
             }
         }
+    }
+
+    /// Forgets what this node knows about a queue that was removed.
+    fn forget_queue(&self, queue: &QueueName) {
+        let mut state = self.state.borrow_mut();
+        state.known.remove(queue.as_str());
+        state.sleeping.clear();
+        state.queues.remove(queue);
     }
 
     /// Deletes all jobs and queues, Sidekiq's as well. Its statistics stay.
@@ -107,6 +121,9 @@ impl StoreCore {
         let mut pipeline = Pipeline::new();
         for key in [self.keys.queues(), self.keys.reserving(), self.keys.kills(), self.keys.rates()]
         {
+            pipeline.del(key).ignore();
+        }
+        for key in self.keys.features() {
             pipeline.del(key).ignore();
         }
         for set in SetName::ALL.map(|set| self.keys.set(set)) {

@@ -21,7 +21,7 @@ use super::prune::Unused;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
-use super::undelivered::RETURNED_PER_SCRIPT_MAX;
+use super::undelivered::{RETURNED_PER_SCRIPT_MAX, ReturningField, ReturningJob};
 
 /// Reservations that one script reads, more or less.
 const READ_PER_SCRIPT: usize = 100;
@@ -149,8 +149,9 @@ impl StoreCore {
         known_below: u64,
     ) -> Result<OrphanedJobs, StoreError> {
         let orphaned = self.orphaned_jobs(connection, queue, leases, known_below).await?;
-        let own: Vec<_> = orphaned.own.iter().map(|number| (*number, "")).collect();
-        self.put_back(connection, queue, &own).await?;
+        let own = orphaned.own.iter();
+        let own = own.map(|number| ReturningJob { number: *number, jid: "", lock: None });
+        self.put_back(connection, queue, own.collect()).await?;
         for (owner, numbers) in &orphaned.by_owner {
             // The one to be served first returns last.
             let numbers: Vec<u64> = numbers.iter().rev().copied().collect();
@@ -208,7 +209,7 @@ impl StoreCore {
         let token = self.token()?;
         // An earlier process of this node has ended, whatever is left of its lease beside the list.
         let is_own = self.is_split() && owner.split('-').next() == Some(self.node.as_str());
-        let by = Settlement { victim: if is_own { "" } else { owner }, token: &token };
+        let by = Settlement { victim: if is_own { "" } else { owner }, token: &token, tag: None };
         let fields: Vec<String> =
             numbers.iter().map(|number| format!("{owner}:{number}")).collect();
         let values = connection.hmget(self.keys.reserved(queue.as_str()), &fields).await;
@@ -216,7 +217,10 @@ impl StoreCore {
         let jids: Vec<Option<String>> =
             values.iter().map(|value| jid_of(value.as_deref()?)).collect();
         // Their workers may live: that a node ended is not counted against a job.
-        let returning: Vec<_> = fields.into_iter().map(|field| (field, String::new())).collect();
+        let returning = fields.into_iter();
+        let returning: Vec<_> = returning
+            .map(|field| ReturningField { field, jid: String::new(), lock: None })
+            .collect();
         let moved = self.return_fields(connection, queue.as_str(), by, &returning).await?;
         for (jid, _) in jids.into_iter().zip(moved).filter(|(_, moved)| *moved) {
             if let Some(jid) = jid {

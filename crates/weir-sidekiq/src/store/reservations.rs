@@ -8,6 +8,8 @@ use weir_jobs::job_types::TypeRun;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::rules;
 
+use super::features::StoredFeatures;
+
 /// A job that a worker of this node has.
 #[derive(Clone, Debug)]
 pub(super) struct Reservation {
@@ -25,6 +27,8 @@ pub(super) struct Reservation {
     pub(super) arrival: u64,
     /// Of the statistics by type. `None`: it is not a job of this process.
     pub(super) run: Option<Rc<TypeRun>>,
+    /// What Weir does for the job beside storing it.
+    pub(super) features: Option<Box<StoredFeatures>>,
 }
 
 /// All reservations by number. A later one has a higher number.
@@ -122,6 +126,14 @@ impl Reservations {
         }
     }
 
+    /// Notes that the start of a job has freed its lock, which would have ended at `ends_at`.
+    pub(super) fn note_freed_lock(&mut self, number: u64, ends_at: Option<Timestamp>) {
+        let reservation = self.by_number.get_mut(&number);
+        if let Some(features) = reservation.and_then(|it| it.features.as_mut()) {
+            features.note_start(ends_at);
+        }
+    }
+
     pub(super) fn busy(&self, wid: &Wid) -> u64 {
         self.busy.get(wid).copied().unwrap_or_default()
     }
@@ -148,6 +160,7 @@ mod tests {
             payload: Vec::new(),
             run: None,
             arrival: 0,
+            features: None,
         }
     }
 

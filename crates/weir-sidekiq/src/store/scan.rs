@@ -55,7 +55,7 @@ impl StoreCore {
             JobLocation::Queue(queue) => (JobState::Enqueued, Some(queue)),
             JobLocation::Set(set) => (JobState::In(*set), None),
         };
-        let mut page = ScanPage::default();
+        let (mut page, mut payloads) = (ScanPage::default(), Vec::new());
         let (mut last, mut follower, mut orders) = (None, None, Vec::new());
         for entry in &entries {
             if page.scanned + 1 >= count || page.jobs.len() >= request.limit {
@@ -69,8 +69,10 @@ impl StoreCore {
             last = Some(job.key.clone());
             if request.filter.matches(&job.key.jid, &job.jobtype, &job.json) {
                 page.jobs.push(job);
+                payloads.push(&*entry.payload);
             }
         }
+        self.add_locks(&mut connection, &mut page.jobs, &payloads).await?;
         if let Some(key) = last {
             self.remember_page_end(request, from, page.scanned, key, follower);
         }

@@ -7,6 +7,7 @@ use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
 use super::entries::RawEntry;
+use super::features::FeatureEvent;
 use super::link_connection::LinkConnection;
 use super::move_run::MovedText;
 use super::moves::{MoveSource, MoveTarget};
@@ -74,7 +75,7 @@ impl StoreCore {
             let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
             let mut stay = self.kill_malformed_entries(connection, set, &entries, &token).await?;
             let source = MoveSource::Set(set);
-            let rejected = self.requeue(connection, &source, entries, &token).await?.rejected;
+            let rejected = self.requeue(connection, &source, entries, None, &token).await?.rejected;
             stay += self.kill_rejected_entries(connection, set, rejected, &token).await?;
             let is_last_step = found < STEP_JOBS && bytes < STEP_BYTES;
             if is_last_step || stay == found {
@@ -117,7 +118,8 @@ impl StoreCore {
         token: &str,
     ) -> Result<usize, StoreError> {
         let entries = rejected.into_iter().map(|payload| RawEntry::listed(payload, 0));
-        let texts: Vec<_> = entries.map(MovedText::unchanged).collect();
+        let texts = entries.map(MovedText::unchanged).collect();
+        let texts = self.tagged(texts, FeatureEvent::Failed);
         let dead = MoveTarget::Dead(self.now());
         let shifted = self.shift(connection, &MoveSource::Set(set), &dead, &texts, token).await?;
         if shifted.moved > 0 {

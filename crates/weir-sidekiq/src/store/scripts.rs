@@ -14,12 +14,15 @@ use redis::Script;
 /// All scripts, sent by their hash; Redis gets the text when it does not know the hash.
 #[derive(Debug)]
 pub(super) struct StoreScripts {
-    pub(super) push: Script,
+    pub(super) push: Pair,
     pub(super) fetch: Script,
     pub(super) take: Script,
-    pub(super) give_back: Script,
-    pub(super) settle: Script,
-    pub(super) shift: Script,
+    pub(super) give_back: Pair,
+    pub(super) settle: Pair,
+    pub(super) end: Script,
+    pub(super) start: Script,
+    pub(super) clear: Script,
+    pub(super) shift: Pair,
     pub(super) due: Script,
     pub(super) lease: Script,
     pub(super) epoch: Script,
@@ -34,18 +37,60 @@ pub(super) struct StoreScripts {
     pub(super) arrive: Script,
 }
 
+/// A script, and the same for jobs with features, which gets their keys and knows what to do with them. Jobs without
+/// features pay for none of it.
+#[derive(Debug)]
+pub(super) struct Pair {
+    plain: Script,
+    with_features: Script,
+}
+
+impl Pair {
+    fn new(plain: &str, with_features: &str) -> Self {
+        Self { plain: Script::new(plain), with_features: Script::new(with_features) }
+    }
+
+    /// Returns the script for jobs some of which have features, or none.
+    pub(super) fn of(&self, has_features: bool) -> &Script {
+        if has_features { &self.with_features } else { &self.plain }
+    }
+}
+
+/// Returns a script behind what it needs for jobs with features.
+macro_rules! with_features {
+    ($($file:expr),+) => {
+        concat!(
+            include_str!("scripts/locks.lua"),
+            include_str!("scripts/features.lua"),
+            $($file),+
+        )
+    };
+}
+
 impl Default for StoreScripts {
     fn default() -> Self {
         Self {
-            push: Script::new(include_str!("scripts/push.lua")),
+            push: Pair::new(
+                include_str!("scripts/push.lua"),
+                with_features!(include_str!("scripts/push.lua")),
+            ),
             fetch: Script::new(include_str!("scripts/fetch.lua")),
             take: Script::new(include_str!("scripts/take.lua")),
-            give_back: Script::new(include_str!("scripts/return.lua")),
-            settle: Script::new(include_str!("scripts/settle.lua")),
-            shift: Script::new(concat!(
-                include_str!("scripts/near.lua"),
-                include_str!("scripts/move.lua")
-            )),
+            give_back: Pair::new(
+                include_str!("scripts/return.lua"),
+                with_features!(include_str!("scripts/return.lua")),
+            ),
+            settle: Pair::new(
+                include_str!("scripts/settle.lua"),
+                with_features!(include_str!("scripts/settle.lua")),
+            ),
+            end: Script::new(with_features!(include_str!("scripts/end.lua"))),
+            start: Script::new(with_features!(include_str!("scripts/start.lua"))),
+            clear: Script::new(include_str!("scripts/clear.lua")),
+            shift: Pair::new(
+                concat!(include_str!("scripts/near.lua"), include_str!("scripts/move.lua")),
+                with_features!(include_str!("scripts/near.lua"), include_str!("scripts/move.lua")),
+            ),
             due: Script::new(include_str!("scripts/due.lua")),
             lease: Script::new(include_str!("scripts/lease.lua")),
             epoch: Script::new(include_str!("scripts/epoch.lua")),

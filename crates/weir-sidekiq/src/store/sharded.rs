@@ -87,6 +87,7 @@ impl ShardedStore {
                 settings: options.settings.clone(),
             };
             let store = RedisStore::open(&options, settings, clock.clone(), metrics.clone())?;
+            store.core.is_shard.set(true);
             Ok(Shard::new(shard, store, clock.clone()))
         };
         let shards: Vec<Shard> = options.shards.iter().map(open).collect::<std::io::Result<_>>()?;

@@ -35,6 +35,7 @@ use super::rounds::Rounds;
 use super::scripts::StoreScripts;
 use super::seconds;
 use super::sleeping::SleepingQueues;
+use super::undelivered::UndeliveredJob;
 use super::waiting::WaitingFetches;
 
 /// Names of queues that are logged once as not served.
@@ -73,6 +74,8 @@ pub(super) struct StoreCore {
     /// Tells that task that a queue sleeps.
     pub(super) sleep_began: Rc<Notify>,
     pub(super) closed: Cell<bool>,
+    /// Whether it is one of several independent servers.
+    pub(super) is_shard: Cell<bool>,
     /// When others' reservations may be read again.
     pub(super) foreign_search_from: Cell<Option<Instant>>,
     pub(super) last_counts: RefCell<Counts>,
@@ -107,8 +110,7 @@ pub(super) struct StoreState {
     pub(super) queues: BTreeMap<QueueName, LocalQueue>,
     /// Names of queues to which this node has pushed.
     pub(super) known: BTreeSet<String>,
-    /// Jobs that were not delivered, by queue and number.
-    pub(super) undelivered: Vec<(QueueName, u64)>,
+    pub(super) undelivered: Vec<UndeliveredJob>,
     pub(super) returned: RecentlyReturned,
     /// Jobs that this node had reserved when its lease was lost.
     pub(super) lost: RecentlyReturned,
@@ -157,7 +159,7 @@ impl StoreState {
 
     /// Returns whether this node knows the reserved job with this number.
     pub(super) fn knows(&self, number: u64) -> bool {
-        let is_it = |(_, it): &(QueueName, u64)| *it == number;
+        let is_it = |it: &UndeliveredJob| it.number == number;
         self.reservations.get(number).is_some() || self.undelivered.iter().any(is_it)
     }
 }

@@ -7,6 +7,7 @@ use weir_jobs::model::QueueName;
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
 
+use super::features::FreedLock;
 use super::handover::GiveBack;
 use super::link_connection::LinkConnection;
 use super::settlement::Settlement;
@@ -17,6 +18,31 @@ pub(super) const COUNT_AGE_MAX: Duration = rules::KILLS_AGE_MAX;
 /// Jobs that one script returns.
 pub(super) const RETURNED_PER_SCRIPT_MAX: usize = 25;
 
+/// A reserved job that nobody has received.
+#[derive(Debug)]
+pub(super) struct UndeliveredJob {
+    queue: QueueName,
+    pub(super) number: u64,
+    lock: Option<FreedLock>,
+}
+
+/// A reserved job that returns to its queue.
+#[derive(Clone, Debug)]
+pub(super) struct ReturningJob<'a> {
+    pub(super) number: u64,
+    /// Its jid, if its return counts. Otherwise empty.
+    pub(super) jid: &'a str,
+    pub(super) lock: Option<FreedLock>,
+}
+
+/// The same, by its field.
+#[derive(Clone, Debug)]
+pub(super) struct ReturningField {
+    pub(super) field: String,
+    pub(super) jid: String,
+    pub(super) lock: Option<FreedLock>,
+}
+
 impl GiveBack for StoreCore {
     /// Ends reservations at once. Their jobs return before the next operation, or when the store's
     /// task comes to it.
@@ -25,7 +51,9 @@ impl GiveBack for StoreCore {
         for number in numbers {
             // A job that its worker has lost meanwhile is not this FETCH's any more.
             if let Some(reservation) = state.reservations.remove(*number) {
-                state.undelivered.push((reservation.queue, *number));
+                let lock = reservation.features.and_then(|features| features.freed_lock());
+                let queue = reservation.queue;
+                state.undelivered.push(UndeliveredJob { queue, number: *number, lock });
             }
         }
         drop(state);
@@ -44,16 +72,19 @@ impl StoreCore {
         }
         let _guard = self.returning.lock().await;
         let undelivered = std::mem::take(&mut self.state.borrow_mut().undelivered);
-        let mut queues: BTreeMap<QueueName, Vec<u64>> = BTreeMap::new();
-        for (queue, number) in undelivered {
-            queues.entry(queue).or_default().push(number);
+        let mut queues: BTreeMap<QueueName, Vec<UndeliveredJob>> = BTreeMap::new();
+        for job in undelivered {
+            queues.entry(job.queue.clone()).or_default().push(job);
         }
-        for (queue, numbers) in queues {
-            let jobs: Vec<_> = numbers.iter().map(|number| (*number, "")).collect();
-            let moved = self.put_back(&mut connection.clone(), &queue, &jobs).await;
+        for (queue, jobs) in queues {
+            let returning = jobs.iter().map(|UndeliveredJob { number, lock, .. }| ReturningJob {
+                number: *number,
+                jid: "",
+                lock: lock.clone(),
+            });
+            let moved = self.put_back(&mut connection.clone(), &queue, returning.collect()).await;
             if let Err(error) = moved {
-                let numbers = numbers.into_iter().map(|number| (queue.clone(), number));
-                self.state.borrow_mut().undelivered.extend(numbers);
+                self.state.borrow_mut().undelivered.extend(jobs);
                 return Err(error);
             }
         }
@@ -61,18 +92,20 @@ impl StoreCore {
     }
 
     /// Puts this node's reserved jobs back to where they are served next, the lowest number first.
-    /// Counts the return of those with a jid.
     pub(super) async fn put_back(
         &self,
         connection: &mut LinkConnection,
         queue: &QueueName,
-        jobs: &[(u64, &str)],
+        mut jobs: Vec<ReturningJob<'_>>,
     ) -> Result<(), StoreError> {
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
-        let mut jobs: Vec<_> = jobs.iter().map(|(number, jid)| (*number, *jid)).collect();
-        jobs.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
-        let fields: Vec<_> =
-            jobs.iter().map(|(number, jid)| (owner.field(*number), (*jid).to_owned())).collect();
+        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.number));
+        let fields = jobs.into_iter().map(|ReturningJob { number, jid, lock }| ReturningField {
+            field: owner.field(number),
+            jid: jid.to_owned(),
+            lock,
+        });
+        let fields: Vec<_> = fields.collect();
         for step in fields.chunks(RETURNED_PER_SCRIPT_MAX) {
             let moved =
                 self.return_fields(connection, queue.as_str(), Settlement::default(), step).await?;
@@ -82,23 +115,36 @@ impl StoreCore {
         Ok(())
     }
 
-    /// Puts reserved jobs back, the last one to be served first. Each has its id and its jid, or no
-    /// jid if its return does not count. Returns which were moved.
+    /// Puts reserved jobs back, the last one to be served first. Returns which were moved.
     pub(super) async fn return_fields(
         &self,
         connection: &mut LinkConnection,
         queue: &str,
         by: Settlement<'_>,
-        fields: &[(String, String)],
+        fields: &[ReturningField],
     ) -> Result<Vec<bool>, StoreError> {
-        let mut invocation = self.scripts.give_back.key(self.keys.reserved(queue));
+        let has_locks = fields.iter().any(|field| field.lock.is_some()) && self.keeps_features();
+        let script = self.scripts.give_back.of(has_locks);
+        let mut invocation = script.key(self.keys.reserved(queue));
         let list = self.keys.list(queue);
         invocation.key(&list).key(self.lease_key(&list)).key(self.kills_key(queue));
         self.add_queues_key(&mut invocation);
         invocation.arg(queue).arg(by.victim).arg(by.token);
         invocation.arg(self.seconds_argument()).arg(COUNT_AGE_MAX.as_secs());
-        for (field, jid) in fields {
+        if has_locks {
+            invocation.key(&self.keys.features()[..]);
+        }
+        for ReturningField { field, jid, lock } in fields {
             invocation.arg(field).arg(jid);
+            match lock.as_ref().filter(|_| has_locks) {
+                Some(FreedLock { lock, jid, ends_at }) => {
+                    invocation.arg(lock).arg(&**jid).arg(ends_at.as_micros());
+                }
+                None => {
+                    let none: &[&str] = if has_locks { &["", "", ""] } else { &[] };
+                    invocation.arg(none);
+                }
+            }
         }
         let moved: Result<Vec<u8>, _> = invocation.invoke_async(connection).await;
         let moved = moved.map_err(|error| self.link.failed(&error))?;

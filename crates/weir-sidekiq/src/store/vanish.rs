@@ -14,7 +14,7 @@ use weir_jobs::store::StoreError;
 
 use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
-use super::undelivered::RETURNED_PER_SCRIPT_MAX;
+use super::undelivered::{RETURNED_PER_SCRIPT_MAX, ReturningJob};
 
 /// A reserved job: its number, its jid and its queue.
 pub(super) type HeldJob = (u64, Box<str>, QueueName);
@@ -98,10 +98,11 @@ impl StoreCore {
             // The script counts the kill of a job with a jid. Two jobs with one jid were one worker's.
             let jobs = step.iter().map(|(number, jid)| {
                 let is_first = is_counted && counted.insert(&**jid);
-                (*number, if is_first { &**jid } else { "" })
+                let jid = if is_first { &**jid } else { "" };
+                ReturningJob { number: *number, jid, lock: None }
             });
-            let jobs: Vec<(u64, &str)> = jobs.collect();
-            self.put_back(connection, queue, &jobs).await?;
+            let jobs = jobs.collect();
+            self.put_back(connection, queue, jobs).await?;
             self.state.borrow_mut().note_returned(queue, step, now);
         }
         failed.map_or(Ok(()), Err)

@@ -49,6 +49,9 @@ mod retries;
 mod scan;
 #[path = "../../../weir-jobs/tests/it/contract/scheduled.rs"]
 mod scheduled;
+#[path = "../../../weir-jobs/tests/it/contract/unique.rs"]
+#[expect(dead_code, reason = "Redis has no log that is compacted")]
+mod unique;
 #[path = "../../../weir-jobs/tests/it/contract/waiting.rs"]
 mod waiting;
 #[path = "../../../weir-jobs/tests/it/contract/world.rs"]
@@ -149,9 +152,60 @@ macro_rules! durable_cron_of_redis {
     };
 }
 
+/// What a store promises that drops expired jobs, on one server or many.
+macro_rules! promises_of_expiry {
+    ($define:ident) => {
+        $define!({
+            unique:
+                many_expired_jobs_do_not_keep_a_fetch_waiting;
+        });
+    };
+}
+
+macro_rules! expiry_in_redis {
+    ($tests:tt) => {
+        contract!(redis_expiry: RedisHarness, $tests);
+        contract!(sharded_expiry: ShardedHarness, $tests);
+        contract!(one_address_expiry: OneAddressHarness, $tests);
+    };
+}
+
+/// What a store promises that holds a job's lock where it stores the job: one server.
+macro_rules! promises_of_unique_jobs {
+    ($define:ident) => {
+        $define!({
+            unique:
+                equal_jobs_are_refused_until_the_first_succeeds,
+                a_batch_refuses_its_repeats_one_by_one,
+                all_or_none_counts_a_repeat_in_the_same_batch,
+                the_lock_lives_through_retries_and_death,
+                a_job_that_is_thrown_away_frees_its_lock,
+                until_start_the_fetch_frees_the_lock,
+                a_job_that_was_not_delivered_has_its_lock_again,
+                a_lock_runs_out_and_passes_to_the_next_job,
+                the_lock_of_a_scheduled_job_lasts_from_its_time,
+                an_operator_frees_the_lock,
+                a_move_frees_the_lock,
+                locks_are_limited,
+                an_imported_job_is_stored_whoever_holds_its_lock,
+                an_expired_job_is_dropped_when_it_would_be_fetched,
+                locks_survive_a_crash,
+                after_a_crash_a_lock_is_that_of_its_last_holder;
+        });
+    };
+}
+
+macro_rules! unique_jobs_of_redis {
+    ($tests:tt) => {
+        contract!(redis_unique: RedisHarness, $tests);
+    };
+}
+
 promises_of_every_store!(contract_of_redis);
 promises_of_cron!(cron_of_redis);
 promises_of_durable_cron!(durable_cron_of_redis);
+promises_of_expiry!(expiry_in_redis);
+promises_of_unique_jobs!(unique_jobs_of_redis);
 promises_of_rates!(rates_of_redis);
 promises_of_durable_stores!(durable_contract_of_redis);
 

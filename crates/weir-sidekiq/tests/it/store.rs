@@ -24,4 +24,5 @@ pub(crate) mod rig;
 mod ruby;
 mod sharded;
 pub(crate) mod sharded_rig;
+mod unique;
 mod waiting;

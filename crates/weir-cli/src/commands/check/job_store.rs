@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use weir_config::Settings;
 use weir_sidekiq::store::{
-    NO_RESOURCES_IN_CLUSTER, ServerCheck, check_server, cluster_acl_words, unchecked_server,
+    NO_RESOURCES_IN_CLUSTER, NO_UNIQUE_JOBS, ServerCheck, check_server, cluster_acl_words,
+    unchecked_server,
 };
 
 use crate::output;
@@ -41,12 +42,15 @@ impl CheckedRedis {
     }
 
     pub(super) fn print(&self) {
-        let (server, ServerCheck { acl_line, is_mode_known, is_split: _, problem }) =
+        let (server, ServerCheck { acl_line, is_mode_known, is_split, problem }) =
             (&self.server, &self.found);
         output::line(&format!("would keep jobs in Redis {server}; its user needs: {acl_line}"));
         if !is_mode_known {
             let words = cluster_acl_words();
             output::line(&format!("if it is a Redis Cluster, its user needs as well: {words}"));
+        }
+        if *is_split {
+            output::line(&format!("jobs that ask for more are rejected there: {NO_UNIQUE_JOBS}"));
         }
         if let Some(problem) = problem {
             output::line(&format!("problem: jobs.store: {problem}"));

@@ -1,15 +1,20 @@
--- Stores jobs: all of them, or none.
+-- Stores jobs: all of them, or none. Follows locks.lua.
 -- A job whose mark is in the push memory of its target was stored before and is not stored again.
 -- KEYS: the set of queues, unless the caller adds the names itself, and for each target its list or
--- sorted set and both halves of its push memory.
--- ARGV: milliseconds of push memory (0 for none), marks in one half; then for each target its queue
--- ('' for a sorted set), the count of its jobs, and for each job its mark, its score ('' in a
--- list) and its text.
--- Returns whether a half was full before its time (0 or 1), and the jobs that were stored before,
--- counted from 1.
+-- sorted set and both halves of its push memory; then the keys of features, if some of the jobs have any.
+-- ARGV: milliseconds of push memory (0 for none), marks in one half, the number of jobs with features. If there
+-- are any: 'all', 'each' (jobs that can't be stored are left out) or 'import' (all jobs are stored, without the
+-- locks of others), time in microseconds ('' for Redis' clock), the number of locks that there may be; for each job
+-- with features its number (from 1), its lock, its jid, the time in microseconds from which its lock lasts ('' for
+-- now), and how long.
+-- Then for each target its queue ('' for a sorted set), the count of its jobs, and for each job its mark, its
+-- score ('' in a list) and its text.
+-- Returns whether a half was full before its time (0 or 1); and the numbers of the jobs that were stored before, of
+-- those whose lock another job has, and of those for whose lock there is no room.
 local ARGUMENTS_MAX = 1000
 local memory, marks_max = tonumber(ARGV[1]), tonumber(ARGV[2])
-local reply = {0}
+local FEATURE_KEYS = 2
+local reply = {0, {}, {}, {}}
 local failure
 
 -- After an error, nothing more is written. Only the first write can fail: the types of the keys
@@ -77,16 +82,72 @@ local function read_target(at)
   return target
 end
 
-local queues = #KEYS % 3 == 1 and KEYS[1]
-local targets, at, number = {}, 3, 0
-for place = queues and 2 or 1, #KEYS, 3 do
+local jobs_with_features = tonumber(ARGV[3])
+local keys = #KEYS - (jobs_with_features > 0 and FEATURE_KEYS or 0)
+local queues = keys % 3 == 1 and KEYS[1]
+local targets, at, number = {}, 4, 0
+
+-- The locks that jobs ask for, by the numbers of the jobs; those that they get; and those that have run out.
+local locks, ends, mode, now = KEYS[keys + 1], KEYS[keys + 2]
+local asked, taken, over, locks_left = {}, {}, {}, 0
+
+local function read_features()
+  mode, now = ARGV[4], tonumber(ARGV[5])
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
+  end
+  at = 7 + 5 * jobs_with_features
+  for place = 7, at - 1, 5 do
+    local ends_at = (tonumber(ARGV[place + 3]) or now) + tonumber(ARGV[place + 4])
+    asked[tonumber(ARGV[place])] = {lock = ARGV[place + 1], jid = ARGV[place + 2], ends_at = ends_at}
+  end
+  local held, max = redis.call('HLEN', locks), tonumber(ARGV[6])
+  local over_max = held < max and 4 * jobs_with_features or ARGUMENTS_MAX
+  over = redis.call('ZRANGEBYSCORE', ends, '-inf', string.format('%.0f', now), 'LIMIT', 0, over_max)
+  locks_left = max - held + #over
+end
+
+-- Returns whether a job may be stored, and notes the lock that it gets.
+local function admit(job)
+  local lock = asked[job]
+  if not lock then return true end
+  if taken[lock.lock] or lock_holder(locks, lock.lock, now) then
+    if mode ~= 'import' then table.insert(reply[3], job) end
+    return mode == 'import'
+  end
+  if locks_left <= 0 and mode ~= 'import' then
+    table.insert(reply[4], job)
+    return false
+  end
+  if lock.ends_at > now then
+    taken[lock.lock] = lock
+    locks_left = locks_left - 1
+  end
+  return true
+end
+
+local function write_locks()
+  if not next(taken) then return end
+  for _, lock in ipairs(over) do
+    if not taken[lock] then
+      write('HDEL', locks, lock)
+      write('ZREM', ends, lock)
+    end
+  end
+  for lock, by in pairs(taken) do set_lock(write, locks, ends, lock, by.jid, by.ends_at) end
+  expire_locks(write, locks, ends, now)
+end
+
+if jobs_with_features > 0 then read_features() end
+for place = queues and 2 or 1, keys, 3 do
   local target = read_target(at)
   target.key, target.is_list = KEYS[place], target.queue ~= ''
   local kind = redis.call('TYPE', target.key).ok
   if kind ~= 'none' and kind ~= (target.is_list and 'list' or 'zset') then
     return redis.error_reply('WRONGTYPE ' .. target.key .. ' is a ' .. kind)
   end
-  local known = {}
+  local known, left_out = {}, {}
   if memory > 0 then
     target.one, target.other, target.left = halves(KEYS[place + 1], KEYS[place + 2])
     look_up(target.one, target.marks, known)
@@ -95,22 +156,28 @@ for place = queues and 2 or 1, #KEYS, 3 do
   for job, mark in ipairs(target.marks) do
     number = number + 1
     if memory > 0 and known[mark] then
-      reply[#reply + 1] = number
+      table.insert(reply[2], number)
       target.is_repeated = true
-    else
+    elseif admit(number) then
       known[mark] = true
       if not target.is_list then target.values[#target.values + 1] = ARGV[at + 3 * job] end
       target.values[#target.values + 1] = ARGV[at + 3 * job + 1]
+    else
+      left_out[#left_out + 1] = job
     end
   end
   at = at + 2 + 3 * #target.marks
+  -- What is not stored now may be stored later.
+  for place = #left_out, 1, -1 do table.remove(target.marks, left_out[place]) end
   targets[#targets + 1] = target
 end
+if mode == 'all' and #reply[3] + #reply[4] > 0 then return reply end
 
 for _, target in ipairs(targets) do
   if #target.values > 0 and target.is_list and queues then write('SADD', queues, target.queue) end
   write_all(target.is_list and 'LPUSH' or 'ZADD', target.key, target.values)
 end
+write_locks()
 if memory > 0 then
   for _, target in ipairs(targets) do
     remember(target)

@@ -1,7 +1,8 @@
--- Moves a reserved job to a sorted set.
--- KEYS: reservations, set, leases.
+-- Moves a reserved job to a sorted set. Follows features.lua.
+-- KEYS: reservations, set, leases; then the keys of features, if the job has any.
 -- ARGV: id, owner whose lease must be over ('' for any), owner that moves the job, whose lease must
--- be alive ('' for any), score, new text ('' for the stored one).
+-- be alive ('' for any), score, new text ('' for the stored one); then the event and the tag, if the job has
+-- features.
 -- Returns 1, or 0 if the reservation is gone or a lease is not as it must be. Returns an error, and
 -- the job stays reserved, if the set is of another type.
 local function is_alive(owner)
@@ -20,4 +21,5 @@ redis.call('HDEL', KEYS[1], '')
 local added = redis.pcall('ZADD', KEYS[2], ARGV[4], text)
 if type(added) ~= 'number' then return added end
 redis.call('HDEL', KEYS[1], ARGV[1])
+if ARGV[7] then apply_event(ARGV[6], ARGV[7]) end
 return 1

@@ -18,7 +18,7 @@ use weir_jobs::store::{
 };
 
 use super::{Shard, ShardedStore, ShardedStoreOptions};
-use crate::store::unsupported::check_supported;
+use crate::store::unsupported::check_supported_by_shards;
 
 impl OpenStore for ShardedStoreOptions {
     fn open(
@@ -78,11 +78,12 @@ impl Store for ShardedStore {
             shared: true,
             custom: false,
             cron: false,
+            expires: true,
         }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        check_supported(jobs)?;
+        check_supported_by_shards(jobs)?;
         self.core.add(jobs).await
     }
 
