@@ -233,13 +233,13 @@ fn an_event_stream_may_be_the_first_use_of_a_channel() {
 fn publications_are_accepted_while_a_node_is_restarted() {
     let Some(redis) = redis() else { return };
     let weir = node(&redis);
-    let is_over = AtomicBool::new(false);
+    let (api, is_over) = (api(&weir), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let publishing = scope.spawn(|| {
             let mut number = 0;
             while !is_over.load(Ordering::Relaxed) {
                 number += 1;
-                let (status, body) = publish(&weir, "news", &number.to_string());
+                let (status, body) = publish_with(&api, "news", &number.to_string());
                 assert_eq!(status, "HTTP/1.1 200 OK", "{body}");
             }
         });
