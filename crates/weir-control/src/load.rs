@@ -9,6 +9,9 @@ pub struct Roster {
     pub queues: Vec<QueueInfo>,
     /// Classes of jobs.
     pub classes: Vec<ClassInfo>,
+    /// Whether the system itself shares its threads among the queues and chooses the order of their jobs. Then no
+    /// threads are reserved for queues, and no queue is served newest first by these rules.
+    pub shares_threads_itself: bool,
 }
 
 /// What is known of a queue in advance.
@@ -32,6 +35,9 @@ pub struct ClassInfo {
     pub name: String,
     /// The position of its queue.
     pub queue: usize,
+    /// Whether a limit of the class can be carried out. Not for what stands for several classes, or for sessions of
+    /// others.
+    pub can_be_limited: bool,
 }
 
 /// The load at one time, and what happened since the previous sample.

@@ -55,8 +55,13 @@ impl Plant {
         let classes = scenario.classes.iter().map(|class| ClassInfo {
             name: class.name.clone(),
             queue: scenario.queue_index(&class.queue).unwrap_or_default(),
+            can_be_limited: true,
         });
-        let roster = Roster { queues: queues.collect(), classes: classes.collect() };
+        let roster = Roster {
+            queues: queues.collect(),
+            classes: classes.collect(),
+            shares_threads_itself: false,
+        };
         Self {
             roster,
             groups,

@@ -74,10 +74,11 @@ impl Context<'_> {
         self.state.roster.classes.get(class).map_or("?", |it| it.name.as_str())
     }
 
-    /// Returns whether the rules may change how a class is served.
-    pub(super) fn is_managed(&self, class: usize) -> bool {
-        let queue = self.state.roster.classes.get(class).map(|it| it.queue);
-        queue.and_then(|queue| self.state.roster.queues.get(queue)).is_some_and(|it| it.is_managed)
+    /// Returns whether the rules may limit a class.
+    pub(super) fn can_be_limited(&self, class: usize) -> bool {
+        let class = self.state.roster.classes.get(class).filter(|it| it.can_be_limited);
+        let queue = class.and_then(|class| self.state.roster.queues.get(class.queue));
+        queue.is_some_and(|it| it.is_managed)
     }
 
     pub(super) fn measure_name(&self, measure: Measure) -> String {

@@ -32,7 +32,7 @@ pub(super) fn limit(context: &Context<'_>) -> Option<Decision> {
     if database.confidence < context.settings.confidence_least {
         return None;
     }
-    let (class, cause) = find(context).filter(|(class, _)| context.is_managed(*class))?;
+    let (class, cause) = find(context).filter(|(class, _)| context.can_be_limited(*class))?;
     let load = context.sample.classes.get(class)?;
     let from = context.state.controls.caps.get(&class).copied();
     let to = size(context, class, cause);

@@ -7,6 +7,9 @@ use crate::controls::Allocation;
 
 /// Reserves threads for each queue by its arrival rate and its run time.
 pub(super) fn reserve(context: &Context<'_>) -> Option<Decision> {
+    if context.state.roster.shares_threads_itself {
+        return None;
+    }
     let (state, settings) = (context.state, context.settings);
     let threads = state.controls.threads.unwrap_or(state.static_threads);
     let managed: Vec<usize> =

@@ -110,6 +110,27 @@ fn nobody_is_limited_below_the_stated_confidence() {
 }
 
 #[test]
+fn class_whose_limit_cannot_be_carried_out_is_not_limited() {
+    let mut system = System::healthy();
+    expensive_import(&mut system);
+    system.roster.classes[IMPORT].can_be_limited = false;
+    system.run(60.0);
+    assert_eq!(caps(&system), []);
+}
+
+#[test]
+fn system_that_shares_its_threads_itself_gets_no_reservations() {
+    let mut system = System::new();
+    system.roster.shares_threads_itself = true;
+    system.sample.queues[1].waiting = 5_000;
+    system.sample.queues[1].oldest_age_seconds = 200.0;
+    let decisions = system.run(600.0);
+    let is_of_dispatch =
+        |change: &Change| matches!(change, Change::Allocation { .. } | Change::FreshLane { .. });
+    assert!(!decisions.iter().any(|it| is_of_dispatch(&it.change)), "{decisions:?}");
+}
+
+#[test]
 fn holder_of_a_lock_is_limited_to_one_and_then_paused() {
     let mut system = System::healthy();
     system.sample.classes[IMPORT].blocks = 20.0;

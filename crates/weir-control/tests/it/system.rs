@@ -13,7 +13,7 @@ pub(crate) struct System {
     pub(crate) history: History,
     pub(crate) controls: Controls,
     pub(crate) sample: LoadSample,
-    roster: Roster,
+    pub(crate) roster: Roster,
 }
 
 /// A class with so many jobs per second of so many seconds in the database, which is half of their run time.
@@ -42,10 +42,12 @@ impl System {
             fresh_lane,
             is_managed: true,
         };
-        let info = |name: &str, queue| ClassInfo { name: name.to_owned(), queue };
+        let info =
+            |name: &str, queue| ClassInfo { name: name.to_owned(), queue, can_be_limited: true };
         let roster = Roster {
             queues: vec![queue("urgent", 5.0, false), queue("default", 60.0, true)],
             classes: vec![info("Mail", 0), info("Import", 1), info("Report", 1)],
+            shares_threads_itself: false,
         };
         let sample = LoadSample {
             at_seconds: 0.0,
