@@ -57,9 +57,9 @@ impl PageError {
             Self::JobServer(HandleError::Invalid(_) | HandleError::Time(_)) | Self::Invalid(_) => {
                 StatusCode::BAD_REQUEST
             }
-            Self::JobServer(HandleError::CronNotUnique(_) | HandleError::TaskState(_)) => {
-                StatusCode::CONFLICT
-            }
+            Self::JobServer(
+                HandleError::CronNotUnique(_) | HandleError::TaskState(_) | HandleError::Limits(_),
+            ) => StatusCode::CONFLICT,
             Self::JobServer(
                 HandleError::NotSearched { .. }
                 | HandleError::NoCronJob(_)

@@ -62,6 +62,9 @@ pub struct ResourceLimits {
     pub types: BTreeSet<String>,
     /// Queues whose jobs use it.
     pub queues: BTreeSet<QueueName>,
+    /// It was set at run time and ends by itself ([`crate::temporary_limits`]): reservations need no record because of
+    /// it.
+    pub is_temporary: bool,
 }
 
 impl ResourceRules {
@@ -81,7 +84,13 @@ impl ResourceLimits {
             rate: settings.rate,
             types: settings.types.iter().cloned().collect(),
             queues: queues.collect(),
+            is_temporary: false,
         }
+    }
+
+    /// Returns a limit of jobs at once that ends by itself, and that no job uses yet.
+    pub(crate) fn temporary(concurrency: u32) -> Self {
+        Self { concurrency: Some(concurrency), is_temporary: true, ..Self::default() }
     }
 }
 
@@ -256,6 +265,7 @@ impl Allocation {
     pub(crate) fn limits_running(&self, queue: &QueueName, jobtype: &str) -> bool {
         let is_used = |limits: &ResourceLimits| {
             limits.concurrency.is_some()
+                && !limits.is_temporary
                 && (limits.queues.contains(queue) || limits.types.contains(jobtype))
         };
         self.of(queue).limits_running() || self.resources.of.values().any(is_used)

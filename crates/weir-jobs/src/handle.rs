@@ -12,6 +12,7 @@ mod task;
 mod xray;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -27,6 +28,7 @@ use crate::job_types::JobTypes;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::{Action, QueueAction, StoreError};
+use crate::temporary_limits::{TemporaryLimits, TemporaryLimitsError};
 use crate::view;
 
 /// A handle to a running job server. Cheap to clone; `Send`.
@@ -71,6 +73,9 @@ pub enum HandleError {
     /// The file of the tasks can't be written.
     #[error("the task can't be saved: {0}")]
     TaskNotSaved(String),
+    /// Limits can't be set at run time.
+    #[error(transparent)]
+    Limits(#[from] TemporaryLimitsError),
     /// A time can't be read.
     #[error(transparent)]
     Time(#[from] TimeError),
@@ -385,6 +390,15 @@ impl Handle {
     /// Applies new settings. Returns the names of the changed settings that need a restart.
     pub async fn reload(&self, settings: JobServerSettings) -> Result<Vec<String>, HandleError> {
         self.ask(|reply| HandleRequest::Reload(Box::new(settings), reply)).await
+    }
+
+    /// Replaces the limits that were set at run time. They end after `lease` unless they are set again before.
+    pub async fn limit_temporarily(
+        &self,
+        limits: TemporaryLimits,
+        lease: Duration,
+    ) -> Result<(), HandleError> {
+        self.ask(|reply| HandleRequest::LimitTemporarily(limits, lease, reply)).await
     }
 
     /// Returns `limits.line_bytes_max` as of the start: the maximum length of a line for

@@ -8,7 +8,7 @@
 //! - [`rules`], [`dispatch`], [`lanes`]: pure functions that decide how a failure ends, which queue is
 //!   served next, and which tenant in it.
 //! - [`start_rate`]: how often jobs may start. [`resources`]: limits that jobs of several types and queues have
-//!   together.
+//!   together. [`temporary_limits`]: limits that are set at run time.
 //! - [`store`]: the trait of all operations on jobs.
 //! - [`memory`]: a store without persistence. [`engine`]: the store on disk.
 //! - [`cron`]: jobs that are enqueued at the times of a schedule.
@@ -55,6 +55,7 @@ pub mod settings;
 pub mod stamp;
 pub mod start_rate;
 pub mod store;
+pub mod temporary_limits;
 pub mod tracks;
 mod unique;
 pub mod view;

@@ -249,6 +249,7 @@ impl ResourceUse {
 struct Resource<Q> {
     name: String,
     concurrency: Option<u32>,
+    is_temporary: bool,
     rate: QueueRate,
     rate_text: Option<String>,
     /// Queues that fetches wait for, whose jobs wait for this resource; longest waiting first.
@@ -267,7 +268,7 @@ pub(crate) struct ResourceTable<Q> {
     resources: Vec<Resource<Q>>,
     pub(crate) classes: Arc<TypeClasses>,
     by_queue: HashMap<QueueName, ResourceSet, foldhash::fast::RandomState>,
-    /// Those with a limit of jobs at once.
+    /// Those with a limit of jobs at once that holds after a crash as well.
     counted: ResourceSet,
 }
 
@@ -300,6 +301,7 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
             self.resources.push(Resource {
                 name: name.clone(),
                 concurrency: limits.concurrency,
+                is_temporary: limits.is_temporary,
                 rate,
                 rate_text: limits.rate.map(|rate| rate.to_string()),
                 waiting: VecDeque::new(),
@@ -307,7 +309,8 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
         }
         self.by_queue = by_queue;
         self.classes = Arc::new(TypeClasses::new(rules));
-        self.counted = self.with(|resource| resource.concurrency.is_some());
+        self.counted =
+            self.with(|resource| resource.concurrency.is_some() && !resource.is_temporary);
     }
 
     /// Forgets which queues wait and which jobs have started, because all jobs were deleted.
@@ -345,7 +348,7 @@ impl<Q: Clone + PartialEq> ResourceTable<Q> {
         self.of_queue(queue).union(self.classes.uses(self.classes.of_type(jobtype)))
     }
 
-    /// Returns whether one of these resources limits the jobs at once.
+    /// Returns whether one of these resources limits the jobs at once, also after a crash.
     pub(crate) const fn is_counted(&self, uses: ResourceSet) -> bool {
         !uses.is_open(self.counted)
     }

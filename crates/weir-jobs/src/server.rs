@@ -10,6 +10,7 @@ mod cancel;
 pub(crate) mod cron;
 mod descriptors;
 pub(crate) mod import;
+mod leased_limits;
 mod limits;
 pub(crate) mod memory;
 mod node_report;

@@ -78,6 +78,7 @@ pub(super) fn handle_error(error: HandleError) -> AdminError {
             let hint = "weir jobs tasks list shows those that run and the last ones that ended";
             AdminError::new(StatusCode::NOT_FOUND, text, hint)
         }
+        HandleError::Limits(_) => AdminError::new(StatusCode::CONFLICT, text, ""),
         HandleError::TooManyTasks(_) => {
             let hint = "wait for one to end, or stop one: weir jobs tasks list shows them";
             AdminError::new(StatusCode::TOO_MANY_REQUESTS, text, hint)

@@ -228,6 +228,7 @@ impl Run {
                 rate: (self.random.u8(0..3) == 0).then_some(rate),
                 types,
                 queues,
+                is_temporary: false,
             };
             of.insert(name.to_owned(), limits);
         }

@@ -1,5 +1,7 @@
 //! The requests that a handle sends to the thread that owns the store.
 
+use std::time::Duration;
+
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
 use crate::export_lines::StatePlace;
 use crate::settings::JobServerSettings;
 use crate::store::{Action, QueueAction};
+use crate::temporary_limits::TemporaryLimits;
 use crate::view;
 
 /// The sender of a request's result.
@@ -51,6 +54,7 @@ pub(crate) enum HandleRequest {
     ActOnCron(String, CronAction, Reply<()>),
     Ready(Reply<()>),
     Reload(Box<JobServerSettings>, Reply<Vec<String>>),
+    LimitTemporarily(TemporaryLimits, Duration, Reply<()>),
 }
 
 /// A request about tasks, with where the reply goes.

@@ -1,7 +1,6 @@
 //! Applies changed settings to a running server, except those that need a restart.
 
-use super::JobService;
-use crate::allocation::Allocation;
+use super::{JobService, leased_limits};
 use crate::settings::{JobServerLimits, JobServerSettings};
 use crate::store::Store;
 
@@ -11,8 +10,8 @@ pub(super) fn reload<S: Store>(service: &JobService<S>, mut new: JobServerSettin
     let old = service.settings();
     let needing_restart = restore_fixed(&old, &mut new);
     super::descriptors::limit_connections(&mut new.limits);
-    service.store.allocate(Allocation::of_settings(&new));
     service.set_settings(new);
+    leased_limits::allocate(service);
     needing_restart
 }
 

@@ -9,8 +9,8 @@ use super::parsing::{parse_filter, parse_key, parse_location, query_filter};
 use super::queue_limit::push_each;
 use super::replies::{reply_unless_dropped, send_reply};
 use super::{
-    JobService, batches, cancel, cron, import, limits, reload, state_lines, steps, tasks, views,
-    walk, xray,
+    JobService, batches, cancel, cron, import, leased_limits, limits, reload, state_lines, steps,
+    tasks, views, walk, xray,
 };
 use crate::handle::{Envelope, HandleError, HandleRequest, JobQuery, Queues, Which, WorkerSignal};
 use crate::model::{QueueName, WorkerDirective};
@@ -106,6 +106,10 @@ async fn process_request<S: Store>(service: &JobService<S>, request: HandleReque
         HandleRequest::Ready(reply) => send_reply(reply, ready(service).await),
         HandleRequest::Reload(settings, reply) => {
             send_reply(reply, Ok(reload::reload(service, *settings)))
+        }
+        HandleRequest::LimitTemporarily(limits, lease, reply) => {
+            let set = leased_limits::set(service, limits, lease);
+            send_reply(reply, set.map_err(HandleError::from));
         }
     }
 }

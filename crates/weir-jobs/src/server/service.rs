@@ -19,6 +19,7 @@ use crate::server::sampled_depths::SampledDepths;
 use crate::server::tasks::Tasks;
 use crate::settings::JobServerSettings;
 use crate::store::{LostWorkers, ReservationMark, Store};
+use crate::temporary_limits::LeasedLimits;
 use crate::workers::WorkerRegistry;
 
 /// Maximum number of batches to reuse. Only as many are in use as pushes are parsed at once.
@@ -50,6 +51,8 @@ pub(crate) struct JobService<S> {
     pub(crate) commands_total: Cell<u64>,
     pub(crate) rates: RefCell<QueueRates>,
     pub(crate) sampled_depths: SampledDepths,
+    /// Limits that were set at run time.
+    pub(crate) leased_limits: RefCell<Option<LeasedLimits>>,
     /// Notified when the settings change.
     pub(crate) reloaded: Notify,
     settings: RefCell<Rc<JobServerSettings>>,
@@ -82,6 +85,7 @@ impl<S> JobService<S> {
             commands_total: Cell::default(),
             rates: RefCell::default(),
             sampled_depths: SampledDepths::default(),
+            leased_limits: RefCell::default(),
             reloaded: Notify::new(),
             settings: RefCell::new(Rc::new(settings)),
             free_batches: RefCell::default(),

@@ -10,7 +10,7 @@ use crate::metrics::{JobServerLimit, MetricsSnapshot, QueueSnapshot};
 use crate::model::{QueueName, WorkerEnd};
 use crate::server::rates::SAMPLE_INTERVAL;
 use crate::server::service::OwedRelease;
-use crate::server::{JobService, node_report};
+use crate::server::{JobService, leased_limits, node_report};
 use crate::store::{Counts, QueueCounts, QueueTraffic, Store, StoreError, WORKER_REPORT_EVERY};
 
 /// Maximum interval at which the reaper reads the clock, because the machine may sleep or its clock
@@ -33,6 +33,7 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
         }
         reap(&service, now, limit);
         release_owed(&service).await;
+        leased_limits::end_lapsed(&service);
         looked_at = Some(service.clock.now());
         let next = service.workers.borrow().next_reap(limit);
         let wait = next.map_or(REAP_INTERVAL_MAX, |next| next.since(now)).min(REAP_INTERVAL_MAX);
