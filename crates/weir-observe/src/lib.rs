@@ -37,5 +37,8 @@ mod watch;
 pub use self::machine::this_machine;
 pub use self::observe::{Sources, observe};
 pub use self::pgbouncer::{PgBouncerSource, pgbouncer_endpoint};
-pub use self::postgres::{PostgresEndpoint, PostgresError, PostgresLimits, PostgresSource};
+pub use self::postgres::{
+    JobSession, JobSessions, JobSessionsReader, PostgresEndpoint, PostgresError, PostgresLimits,
+    PostgresSource,
+};
 pub use self::watch::{PollSchedule, Round, Watcher};

@@ -6,6 +6,7 @@
 //!   pooler;
 //! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `standbys`, `cache`, `host`, `statements`: the
 //!   queries and their results;
+//! - `job_sessions`: busy sessions by class of jobs, for the autopilot;
 //! - `error`, `error_kind`: errors and their kinds; `missing`: reasons for failures, with remedies;
 //! - `titles`: lists the holders of connections when the database has no free slot for a query.
 
@@ -17,6 +18,7 @@ mod error;
 mod error_kind;
 mod exceptions;
 mod host;
+mod job_sessions;
 mod locks;
 mod missing;
 mod session;
@@ -43,6 +45,7 @@ pub use self::endpoint::PostgresEndpoint;
 pub use self::error::PostgresError;
 pub(crate) use self::error_kind::PostgresErrorKind;
 use self::host::Whereabouts;
+pub use self::job_sessions::{JobSession, JobSessions, JobSessionsReader};
 pub(crate) use self::missing::{connecting, missing};
 use self::session::PostgresSession;
 use self::settings::ReportedSettings;

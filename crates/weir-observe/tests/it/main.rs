@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod findings;
+mod job_sessions;
 mod lately;
 mod layouts;
 mod pgbouncer;
