@@ -5,6 +5,7 @@
 //! for its errors.
 //!
 //! - [`jobs`], [`realtime`], [`gems`], [`workers`]: the parts.
+//! - [`autopilot`]: what the autopilot sees and does.
 //! - [`switches`], [`restart`]: requests that concern several parts or the process.
 //! - [`status`]: one router for everything, `/v1/status`, `/health`, `/ready` and `/metrics`.
 //! - [`measured`], [`observed`]: the inputs of doctor.
@@ -12,6 +13,7 @@
 //! - [`process_metrics`], [`workers_metrics`]: metrics of no single part; `exposition`: their
 //!   formats.
 
+pub mod autopilot;
 mod exposition;
 pub mod gems;
 pub mod jobs;

@@ -14,10 +14,10 @@ use crate::commands::restore::RestoreArguments;
 use crate::commands::status::StatusArguments;
 use crate::commands::up::UpArguments;
 use crate::commands::{
-    DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
-    SimulateArguments, SwitchCommand, WorkersCommand, backup, check, completions, doctor, gems,
-    init, jobs, man, plan, realtime, reference, restart, restore, sidekiq, simulate, status,
-    switch, workers,
+    AutopilotCommand, DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand,
+    SidekiqCommand, SimulateArguments, SwitchCommand, WorkersCommand, autopilot, backup, check,
+    completions, doctor, gems, init, jobs, man, plan, realtime, reference, restart, restore,
+    sidekiq, simulate, status, switch, workers,
 };
 use crate::exit::{self, Exit};
 use crate::service::ServiceCommands;
@@ -69,6 +69,9 @@ pub(crate) enum Command {
     /// List and control the workers of apps
     #[command(subcommand)]
     Workers(WorkersCommand),
+    /// Show what the autopilot of job queues sees and does, and control it
+    #[command(subcommand)]
+    Autopilot(AutopilotCommand),
     /// Diagnose a running Sidekiq with its Redis and Postgres: problems, time to drain, and the
     /// line to change; read-only
     Doctor(Box<DoctorArguments>),
@@ -126,6 +129,7 @@ impl Cli {
             Command::Gems(command) => gems::run(command),
             Command::Switch(command) => switch::run(command),
             Command::Workers(command) => workers::run(command),
+            Command::Autopilot(command) => autopilot::run(command),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Simulate(arguments) => simulate::run(&arguments),

@@ -15,6 +15,7 @@ mod cli;
 mod commands;
 pub mod data_dir;
 mod exit;
+mod operator;
 pub mod output;
 mod service;
 mod target;

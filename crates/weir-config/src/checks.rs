@@ -1,5 +1,6 @@
 //! Checks that involve several keys: settings that contradict each other, or that are valid but risky.
 
+mod autopilot;
 mod front;
 mod gems;
 mod observe;
@@ -38,6 +39,8 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
     front::check(settings, report);
     gems::check(settings, report);
     observe::check(settings, report);
+    let has_database = settings.observe.postgres().is_some();
+    autopilot::check(&settings.autopilot, jobs.settings.store, has_database, report);
     workers::check(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message = "jobs.limits.advanced.buffered_bytes_max: must hold at least one line of line_bytes_max";

@@ -86,6 +86,8 @@ pub struct Settings {
     pub supervisor: Supervisor,
     #[setting(with = observe::read_section)]
     pub observe: Observe,
+    #[setting(section)]
+    pub autopilot: weir_autopilot::AutopilotSettings,
     /// Processes that run jobs, by the names of their groups.
     #[setting(skip)]
     pub workers: BTreeMap<String, JobWorkers>,
@@ -173,6 +175,11 @@ impl Settings {
     /// Returns the path of the file that stores the tasks of the job server.
     pub fn tasks_file(&self) -> PathBuf {
         self.data_dir.join("job-tasks.json")
+    }
+
+    /// Returns the folder of the autopilot's journal.
+    pub fn autopilot_folder(&self) -> PathBuf {
+        self.data_dir.join("autopilot")
     }
 
     /// Returns the path of the file with the name of this node.

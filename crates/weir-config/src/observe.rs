@@ -140,6 +140,11 @@ impl Observe {
         }
     }
 
+    /// Returns the database, with the limits of a snapshot of it.
+    pub fn postgres(&self) -> Option<PostgresSource> {
+        self.sources().postgres
+    }
+
     /// Returns the secrets, for comparison, because displayed values omit them.
     pub fn secrets(&self) -> impl PartialEq + use<> {
         let redis: Vec<_> = self.redis.iter().map(redis::secrets).collect();

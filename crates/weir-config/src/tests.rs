@@ -1,3 +1,4 @@
+mod autopilot;
 mod front;
 mod gems;
 mod keys;

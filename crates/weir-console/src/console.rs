@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_autopilot::AutopilotHandle;
 use weir_base::token_bucket::{KeyedBuckets, Rate};
 
 use crate::deps::Deps;
@@ -49,6 +50,11 @@ impl Console {
     /// Returns the job server, or an error if it is not served here.
     pub(crate) fn jobs(&self) -> Result<&JobsSource, PageError> {
         self.deps.jobs.as_ref().ok_or_else(PageError::no_jobs)
+    }
+
+    /// Returns the autopilot, or an error if it does not run here.
+    pub(crate) fn autopilot(&self) -> Result<&AutopilotHandle, PageError> {
+        self.deps.autopilot.as_ref().ok_or_else(PageError::no_jobs)
     }
 
     /// Returns the front's apps, or an error if they are not served here.

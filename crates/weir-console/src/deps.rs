@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use weir_autopilot::AutopilotHandle;
 use weir_base::clock::Clock;
 
 use crate::front::FrontSource;
@@ -26,6 +27,7 @@ pub struct Deps {
     pub front: Option<FrontSource>,
     pub gems: Option<Arc<dyn GemIndex>>,
     pub observed: Option<ObservedSource>,
+    pub autopilot: Option<AutopilotHandle>,
     pub routes: Routes,
 }
 

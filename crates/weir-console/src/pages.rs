@@ -2,6 +2,7 @@
 //! Handlers that change something take a [`crate::guard::form::CheckedForm`].
 
 mod act;
+mod autopilot;
 mod batches;
 mod chart;
 mod cron;
@@ -75,6 +76,8 @@ fn job_routes() -> Router<Arc<Console>> {
         .route("/jobs/confirm", get_page(|request| Box::pin(act::confirm_all(request))))
         .route("/jobs/act", post_form(|request| Box::pin(act::act(request))))
         .merge(live_page("/limits", |request| Box::pin(limits::page(request))))
+        .merge(live_page("/autopilot", |request| Box::pin(autopilot::page(request))))
+        .route("/autopilot/act", post_form(|request| Box::pin(autopilot::act(request))))
         .merge(live_page("/batches", |request| Box::pin(batches::page(request))))
         .merge(live_page("/cron", |request| Box::pin(cron::page(request))))
         .route("/cron/act", post_form(|request| Box::pin(cron::act(request))))

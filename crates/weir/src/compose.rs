@@ -1,5 +1,6 @@
 //! The composition root: the only place that knows every part and connects them.
 
+mod autopilot;
 mod completion;
 mod cores;
 mod gems;
@@ -40,6 +41,7 @@ use weir_net::metrics::TlsMetrics;
 use weir_net::{Listener, Successor, Tls};
 use weir_supervisor::inherited::Inherited;
 
+use self::autopilot::RunningAutopilot;
 use self::cores::{Cores, Sockets};
 use self::gems::Gems;
 use self::jobs::{Jobs, JobsSocket};
@@ -76,6 +78,8 @@ pub(crate) struct Weir {
     gems: Option<Gems>,
     /// None: nothing is observed, or not by this process yet.
     observer: Option<Observer>,
+    /// None: the job server is not enabled in this process, or not open yet.
+    autopilot: Option<RunningAutopilot>,
     /// The apps that the cores proxy requests to.
     apps: Arc<Apps>,
     /// Apps whose workers accept connections themselves.
@@ -150,6 +154,7 @@ impl Weir {
             realtime: None,
             gems: None,
             observer: None,
+            autopilot: None,
             access_log: None,
             reported: Arc::default(),
             parent_commands: ParentCommands::default(),
@@ -336,6 +341,9 @@ impl Weir {
             self.workers.spawn(job_durability::log(settings.clone(), self.draining.clone()));
             let stopping = self.draining.clone();
             self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
+            let handle = jobs.handle();
+            let autopilot = RunningAutopilot::start(settings, handle, &self.clock, &mut registry)?;
+            self.autopilot = Some(autopilot);
         }
         let front = self.admin_front(settings);
         let measured = self.start_observing(settings, &only, &front, &mut registry)?;
@@ -347,6 +355,7 @@ impl Weir {
             jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::admin_handles),
             gems: self.gems.as_ref().map(Gems::admin_handles),
+            autopilot: self.autopilot.as_ref().map(RunningAutopilot::handle),
             front,
             observed: self.observer.as_ref().map(Observer::observed),
             measured,

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub(crate) mod autopilot;
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
@@ -22,6 +23,7 @@ pub(crate) mod switch;
 pub(crate) mod up;
 pub(crate) mod workers;
 
+pub(crate) use self::autopilot::AutopilotCommand;
 pub(crate) use self::doctor::DoctorArguments;
 pub(crate) use self::gems::GemsCommand;
 pub(crate) use self::jobs::JobsCommand;

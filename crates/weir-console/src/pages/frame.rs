@@ -42,6 +42,7 @@ pub(crate) enum Section {
     Dead,
     Types,
     Limits,
+    Autopilot,
     Cron,
     Batches,
     Tasks,
@@ -206,7 +207,11 @@ fn groups(console: &Console, reading: Option<&ConsoleSnapshot>) -> Vec<Navigatio
     )];
     if console.deps.jobs.is_some() {
         let entries = job_entries(reading.and_then(|reading| reading.jobs.as_ref()));
-        groups.push(group(Some("Jobs"), entries));
+        let mut jobs = group(Some("Jobs"), entries);
+        if console.deps.autopilot.is_some() {
+            jobs.entries.push(entry(Section::Autopilot, "/autopilot", "Autopilot", None));
+        }
+        groups.push(jobs);
     }
     if console.deps.front.is_some() {
         let waiting =

@@ -1,6 +1,7 @@
 //! The console in front of a real job server (in memory) and real channels, on port 0.
 
 mod acting;
+mod autopilot;
 mod escaping;
 mod front;
 mod gems;

@@ -108,6 +108,12 @@ impl Site {
         self.router = router(self.deps.clone());
     }
 
+    /// With an autopilot, too.
+    pub(crate) fn set_autopilot(&mut self, autopilot: weir_autopilot::AutopilotHandle) {
+        self.deps.autopilot = Some(autopilot);
+        self.router = router(self.deps.clone());
+    }
+
     /// With apps, too.
     pub(crate) fn with_apps(apps: Arc<dyn AppControl>) -> Self {
         let mut site = Self::open();
@@ -244,6 +250,7 @@ fn deps(
         front: None,
         gems: None,
         observed: None,
+        autopilot: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use prometheus_client::registry::Registry;
+use weir_autopilot::AutopilotHandle;
 use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
@@ -36,6 +37,7 @@ pub(super) struct Pages<'a> {
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<weir_admin::realtime::Realtime>,
     pub(super) gems: Option<OperatedGems>,
+    pub(super) autopilot: Option<AutopilotHandle>,
     pub(super) front: weir_admin::workers::Front,
     /// None: nothing is observed.
     pub(super) observed: Option<Observed>,
@@ -71,7 +73,8 @@ impl Pages<'_> {
             settings.admin.body_bytes_max,
         )
         .merge(observed::json::router(self.observed.clone()))
-        .merge(measured::router(self.measured));
+        .merge(measured::router(self.measured))
+        .merge(weir_admin::autopilot::router(self.autopilot.clone()));
 
         let socket_routes = Router::new()
             .nest("/v1", api.clone())
@@ -90,6 +93,7 @@ impl Pages<'_> {
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
+            autopilot: self.autopilot,
             front: apps
                 .map(|apps| weir_console::front::FrontSource::new(apps, &settings.history())),
             routes: Routes { api, metrics, open: public_routes },

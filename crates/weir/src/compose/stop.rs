@@ -61,6 +61,10 @@ impl Weir {
 
     /// Closes the store, ends the pages and the admin API, and releases them for another process.
     pub(super) async fn stop_jobs_and_pages(&mut self, deadline: Duration) -> anyhow::Result<()> {
+        // Its files are the next process' as well.
+        if let Some(autopilot) = self.autopilot.take() {
+            autopilot.finish().await;
+        }
         let jobs = self.jobs.take();
         let stopping = async {
             match jobs {

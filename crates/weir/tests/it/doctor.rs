@@ -18,7 +18,7 @@ mod pooler;
 mod postgres;
 #[allow(dead_code, reason = "the tests of weir-observe read its log as well")]
 #[path = "../../../weir-observe/tests/it/postgres_server.rs"]
-mod postgres_server;
+pub(crate) mod postgres_server;
 mod redis;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
 #[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]

@@ -2,6 +2,7 @@
 
 mod admin;
 mod alert_rules;
+mod autopilot;
 mod backup;
 mod cli;
 mod config;

@@ -9,12 +9,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use weir_base::clock::Clock;
-use weir_config::environment;
 use weir_jobs::handle::{StepAction, StepQuery, TaskRequest};
 use weir_jobs::view::{TaskState, TaskView};
 
 use super::query;
 use crate::admin_client::AdminClient;
+use crate::operator::operator;
 use crate::output;
 
 pub(super) const PATH: &str = "/v1/jobs/tasks";
@@ -119,14 +119,6 @@ pub(super) async fn run(
         return Ok(TaskOutcome::Detached(task));
     }
     follow(client, task).await
-}
-
-/// Returns who runs this command.
-fn operator() -> String {
-    match environment::variable("SUDO_USER").or_else(|| environment::variable("USER")) {
-        Some(user) => format!("command line ({user})"),
-        None => "command line".to_owned(),
-    }
 }
 
 /// Shows the progress of a task until it ends, or until an operator leaves it in the background.

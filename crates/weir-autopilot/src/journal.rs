@@ -1,0 +1,273 @@
+//! The journal: what the autopilot did, said and saw of it, one JSON object a line.
+//!
+//! Two files: `journal.jsonl` is appended to, and becomes `journal.1.jsonl` when it has half of the permitted bytes. A
+//! line that a crash has torn is skipped when the files are read. The newest entries are in memory as well.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::mode::Mode;
+
+const PRESENT: &str = "journal.jsonl";
+const EARLIER: &str = "journal.1.jsonl";
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryKind {
+    /// A change that is carried out.
+    #[default]
+    Decision,
+    /// A change that would be carried out in the mode `on`.
+    Advice,
+    /// What a decision has led to.
+    Outcome,
+    /// A decision that could not be carried out.
+    Failure,
+    /// A change of the mode.
+    Mode,
+    /// A value that an operator has set, or its end.
+    Override,
+    /// Limits that were in force before a restart, and what becomes of them.
+    Restart,
+    /// The end of limits without a decision: by a mode, or because there were no data.
+    End,
+}
+
+/// Whether a decision did what it was expected to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryOutcome {
+    /// It helped.
+    Helped,
+    /// It did not help, and is taken back.
+    DidNotHelp,
+    /// Its effect cannot be told.
+    Unclear,
+}
+
+/// A change of a limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryChange {
+    /// The job type. `None`: all queues together.
+    pub class: Option<String>,
+    /// The limit before; `None`: none.
+    pub from: Option<u32>,
+    /// The limit from now on; `None`: none.
+    pub to: Option<u32>,
+}
+
+/// What a change is expected to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EntryForecast {
+    /// The value that changes.
+    pub measure: String,
+    /// Before the change.
+    pub before: f64,
+    /// After it.
+    pub expected: f64,
+    /// When the outcome is judged.
+    pub within_seconds: f64,
+}
+
+/// An entry.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JournalEntry {
+    /// Its number; each is one more than the one before.
+    pub id: u64,
+    /// When, in seconds since the Unix epoch.
+    pub at: f64,
+    /// What it is about.
+    pub kind: EntryKind,
+    /// The mode at that time.
+    pub mode: Mode,
+    /// All of it in one sentence.
+    pub text: String,
+    /// The change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<EntryChange>,
+    /// What it is expected to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<EntryForecast>,
+    /// The decision that an outcome is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+    /// The outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<EntryOutcome>,
+    /// The operator who did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// The journal. Its functions block on the disk.
+#[derive(Debug)]
+pub struct Journal {
+    directory: PathBuf,
+    bytes_max: u64,
+    file: Option<File>,
+    bytes: u64,
+    /// The file ends within a line.
+    is_torn: bool,
+    next_id: u64,
+    entries: VecDeque<JournalEntry>,
+    entries_max: usize,
+}
+
+impl Journal {
+    /// Opens the journal in a folder, which is made when missing.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub fn open(directory: &Path, bytes_max: u64, entries_max: usize) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let mut journal = Self {
+            directory: directory.to_owned(),
+            bytes_max,
+            file: None,
+            bytes: 0,
+            is_torn: false,
+            next_id: 1,
+            entries: VecDeque::new(),
+            entries_max: entries_max.max(1),
+        };
+        for name in [EARLIER, PRESENT] {
+            let text = read(&directory.join(name), bytes_max)?;
+            text.split(|byte| *byte == b'\n').for_each(|line| journal.remember_line(line));
+            journal.bytes = text.len() as u64;
+            journal.is_torn = text.last().is_some_and(|byte| *byte != b'\n');
+        }
+        Ok(journal)
+    }
+
+    fn remember_line(&mut self, line: &[u8]) {
+        if let Ok(entry) = serde_json::from_slice::<JournalEntry>(line) {
+            self.next_id = self.next_id.max(entry.id + 1);
+            self.remember(entry);
+        }
+    }
+
+    fn remember(&mut self, entry: JournalEntry) {
+        self.entries.push_back(entry);
+        if self.entries.len() > self.entries_max {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Appends an entry, which gets the next number. It is remembered even if it cannot be written.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn append(&mut self, mut entry: JournalEntry) -> io::Result<u64> {
+        entry.id = self.next_id;
+        self.next_id += 1;
+        let id = entry.id;
+        let mut line = serde_json::to_vec(&entry)?;
+        line.push(b'\n');
+        self.remember(entry);
+        self.write(&line)?;
+        Ok(id)
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let is_full = self.bytes + line.len() as u64 > self.bytes_max / 2;
+        if is_full && self.bytes > 0 {
+            self.file = None;
+            fs::rename(self.directory.join(PRESENT), self.directory.join(EARLIER))?;
+            (self.bytes, self.is_torn) = (0, false);
+        }
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => File::options().create(true).append(true).open(self.directory.join(PRESENT))?,
+        };
+        if self.is_torn {
+            file.write_all(b"\n")?;
+            self.bytes += 1;
+        }
+        // Until it is written as a whole.
+        self.is_torn = true;
+        file.write_all(line)?;
+        file.sync_data()?;
+        self.is_torn = false;
+        self.bytes += line.len() as u64;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Returns the newest entries, the oldest of them first.
+    #[must_use]
+    pub fn entries(&self) -> &VecDeque<JournalEntry> {
+        &self.entries
+    }
+}
+
+/// Reads at most so many bytes; nothing of a file that is missing.
+fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(bytes_max).read_to_end(&mut text).map(|_| text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(text: &str) -> JournalEntry {
+        JournalEntry { text: text.to_owned(), ..JournalEntry::default() }
+    }
+
+    fn texts(journal: &Journal) -> Vec<(u64, &str)> {
+        journal.entries().iter().map(|it| (it.id, it.text.as_str())).collect()
+    }
+
+    #[test]
+    fn entries_survive_and_a_torn_line_costs_only_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path(), 1 << 20, 10).unwrap();
+        journal.append(entry("first")).unwrap();
+        journal.append(entry("second")).unwrap();
+        drop(journal);
+        let path = folder.path().join(PRESENT);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 20]).unwrap();
+        let mut journal = Journal::open(folder.path(), 1 << 20, 10).unwrap();
+        assert_eq!(texts(&journal), [(1, "first")]);
+        journal.append(entry("third")).unwrap();
+        let journal = Journal::open(folder.path(), 1 << 20, 10).unwrap();
+        assert_eq!(texts(&journal), [(1, "first"), (2, "third")]);
+    }
+
+    #[test]
+    fn bytes_and_entries_are_bounded_and_the_newest_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path(), 2_000, 3).unwrap();
+        for number in 1..=100 {
+            journal.append(entry(&format!("entry {number}"))).unwrap();
+        }
+        assert_eq!(texts(&journal).last(), Some(&(100, "entry 100")));
+        assert_eq!(journal.entries().len(), 3);
+        let sizes = [PRESENT, EARLIER].map(|name| fs::metadata(folder.path().join(name)).unwrap());
+        assert!(sizes.iter().all(|file| file.len() <= 1_000 && file.len() > 0));
+        let journal = Journal::open(folder.path(), 2_000, 1_000).unwrap();
+        let texts = texts(&journal);
+        assert_eq!(texts.last(), Some(&(100, "entry 100")));
+        assert!(texts.len() > 3 && texts.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_written_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path(), 1 << 20, 10).unwrap();
+        fs::create_dir(folder.path().join(PRESENT)).unwrap();
+        assert!(journal.append(entry("lost")).is_err());
+        fs::remove_dir(folder.path().join(PRESENT)).unwrap();
+        assert_eq!(journal.append(entry("stored")).unwrap(), 2);
+    }
+}

@@ -1,0 +1,145 @@
+//! The metrics of the autopilot.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::journal::{EntryKind, EntryOutcome};
+use crate::mode::Mode;
+use crate::view::AutopilotStatus;
+
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+/// The age of data that were never fresh, for an alert.
+const NEVER_SECONDS: f64 = 1e9;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModeLabel {
+    mode: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+/// The metrics. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct AutopilotMetrics {
+    mode: Family<ModeLabel, Gauge>,
+    data_age: FloatGauge,
+    limits: Gauge,
+    workers: Gauge,
+    sessions: FloatGauge,
+    lock_waits: FloatGauge,
+    slowdown: FloatGauge,
+    confidence: FloatGauge,
+    left_out: Gauge,
+    entries: Family<KindLabel, Counter>,
+    outcomes: Family<OutcomeLabel, Counter>,
+    journal_errors: Counter,
+}
+
+impl AutopilotMetrics {
+    /// Creates and registers the metrics.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let of = registry.sub_registry_with_prefix("weir_autopilot");
+        of.register("mode", "1 for the mode in force", metrics.mode.clone());
+        of.register(
+            "data_age_seconds",
+            "Age of the data that decisions are based on; 0 while it is off",
+            metrics.data_age.clone(),
+        );
+        of.register("limits", "Limits in force", metrics.limits.clone());
+        of.register(
+            "workers",
+            "Workers that run jobs or wait for one: the most of five minutes",
+            metrics.workers.clone(),
+        );
+        of.register("database_sessions", "Busy database sessions", metrics.sessions.clone());
+        of.register(
+            "database_lock_waits",
+            "Database sessions that wait for a lock",
+            metrics.lock_waits.clone(),
+        );
+        of.register(
+            "database_slowdown",
+            "Database time of jobs, in normal times",
+            metrics.slowdown.clone(),
+        );
+        of.register(
+            "attribution_confidence",
+            "How certain it is which job type a database session belongs to, 0 to 1",
+            metrics.confidence.clone(),
+        );
+        of.register(
+            "left_out",
+            "Queues and job types beyond autopilot.limits.advanced.queues_max and classes_max",
+            metrics.left_out.clone(),
+        );
+        of.register("journal_entries", "Entries of the journal by kind", metrics.entries.clone());
+        of.register("outcomes", "Outcomes of decisions", metrics.outcomes.clone());
+        of.register(
+            "journal_errors",
+            "Entries that could not be written to the journal",
+            metrics.journal_errors.clone(),
+        );
+        metrics
+    }
+
+    pub(crate) fn show(&self, status: &AutopilotStatus) {
+        for mode in [Mode::Off, Mode::Advise, Mode::On] {
+            let label = ModeLabel { mode: weir_settings::Choice::word(mode) };
+            self.mode.get_or_create(&label).set(i64::from(mode == status.mode));
+        }
+        let age = status.data_age_seconds.unwrap_or(NEVER_SECONDS);
+        self.data_age.set(if status.mode == Mode::Off { 0.0 } else { age });
+        self.limits.set(i64::try_from(status.limits.len()).unwrap_or(i64::MAX));
+        self.workers.set(i64::from(status.workers));
+        let database = status.database.clone().unwrap_or_default();
+        self.sessions.set(database.sessions);
+        self.lock_waits.set(database.lock_waits);
+        self.slowdown.set(database.slowdown);
+        self.confidence.set(database.confidence);
+        self.left_out.set(i64::try_from(status.left_out).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn count(&self, kind: EntryKind, outcome: Option<EntryOutcome>) {
+        let kind = match kind {
+            EntryKind::Decision => "decision",
+            EntryKind::Advice => "advice",
+            EntryKind::Outcome => "outcome",
+            EntryKind::Failure => "failure",
+            EntryKind::Mode => "mode",
+            EntryKind::Override => "override",
+            EntryKind::Restart => "restart",
+            EntryKind::End => "end",
+        };
+        self.entries.get_or_create(&KindLabel { kind }).inc();
+        let outcome = match outcome {
+            Some(EntryOutcome::Helped) => "helped",
+            Some(EntryOutcome::DidNotHelp) => "did-not-help",
+            Some(EntryOutcome::Unclear) => "unclear",
+            None => return,
+        };
+        self.outcomes.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    pub(crate) fn journal_error(&self) {
+        self.journal_errors.inc();
+    }
+
+    pub(crate) fn journal_errors(&self) -> u64 {
+        self.journal_errors.get()
+    }
+}

@@ -1,0 +1,255 @@
+//! The loop: sample, decide, carry out or advise, and keep the journal.
+
+mod acts;
+mod begin;
+mod commands;
+mod database_window;
+mod log;
+mod normal_values;
+mod publish;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_control::{Decision, History, Settings as Rules, State, decide};
+
+use self::database_window::DatabaseWindow;
+use self::log::Log;
+use crate::handle::{AutopilotHandle, Command};
+use crate::in_force::InForce;
+use crate::metrics::AutopilotMetrics;
+use crate::mode::{ManagedSystem, Mode};
+use crate::roster::LiveRoster;
+use crate::sampler::Sampler;
+use crate::settings::AutopilotSettings;
+use crate::sources::{Actuator, DatabaseSource, JobSource};
+use crate::state_file::{KeptState, StateFile};
+
+/// What an autopilot is made of.
+pub struct AutopilotParts {
+    /// `[autopilot]`.
+    pub settings: AutopilotSettings,
+    /// The folder of the journal and of what survives a restart; made when missing.
+    pub directory: PathBuf,
+    /// The clock of the journal and of times that operators see.
+    pub clock: Clock,
+    /// The metrics.
+    pub metrics: AutopilotMetrics,
+    /// The job server.
+    pub jobs: Box<dyn JobSource>,
+    /// The database; `None`: none is configured.
+    pub database: Option<Box<dyn DatabaseSource>>,
+    /// What carries limits out, or why nothing can.
+    pub actuator: Result<Box<dyn Actuator>, String>,
+}
+
+impl std::fmt::Debug for AutopilotParts {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { settings, directory, .. } = self;
+        let mut shown = formatter.debug_struct("AutopilotParts");
+        shown.field("settings", settings).field("directory", directory).finish_non_exhaustive()
+    }
+}
+
+/// A running autopilot.
+pub struct Autopilot {
+    settings: AutopilotSettings,
+    rules: Rules,
+    clock: Clock,
+    started: Instant,
+    metrics: AutopilotMetrics,
+    handle: AutopilotHandle,
+    commands: mpsc::Receiver<Command>,
+    jobs: Box<dyn JobSource>,
+    has_database: bool,
+    window: DatabaseWindow,
+    actuator: Result<Box<dyn Actuator>, String>,
+    log: Log,
+    state_file: StateFile,
+    kept: KeptState,
+    mode: Mode,
+    sampler: Sampler,
+    history: History,
+    in_force: InForce,
+    /// Limits are, or may be, in force that must end.
+    must_end: bool,
+    /// The decision whose outcome is awaited, by its number in the journal.
+    awaited: Option<(u64, Decision)>,
+    /// Advice that was given recently: by class and whether it tightens, when and to which value.
+    advised: BTreeMap<(Option<usize>, bool), (f64, Option<u32>)>,
+    problem: Option<String>,
+    waiting: u64,
+    busy: u32,
+    /// When normal values were stored.
+    normal_at_seconds: f64,
+}
+
+impl std::fmt::Debug for Autopilot {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Autopilot").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Autopilot {
+    /// Prepares an autopilot: opens its files. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub fn open(parts: AutopilotParts) -> std::io::Result<(Self, AutopilotHandle)> {
+        let AutopilotParts { settings, directory, clock, metrics, jobs, database, actuator } =
+            parts;
+        let limits = &settings.limits;
+        let log = Log::open(&directory, limits, clock.clone(), metrics.clone())?;
+        let state_file = StateFile::within(&directory);
+        let kept = state_file.read()?;
+        let (handle, commands) = AutopilotHandle::new();
+        let roster = LiveRoster::new(limits.queues_max, limits.classes_max);
+        let rules = Rules {
+            interval_seconds: settings.interval.as_secs_f64(),
+            hold_for_seconds: settings.hold_for.as_secs_f64(),
+            ..Rules::default()
+        };
+        let mode = kept.mode_in_force(settings.mode);
+        let mut autopilot = Self {
+            rules,
+            clock,
+            started: Instant::now(),
+            metrics,
+            handle: handle.clone(),
+            commands,
+            jobs,
+            has_database: database.is_some(),
+            window: DatabaseWindow::new(database, &settings),
+            actuator,
+            log,
+            state_file,
+            kept,
+            mode,
+            sampler: Sampler::new(roster, settings.default_target.as_secs_f64()),
+            history: History::default(),
+            in_force: InForce::default(),
+            must_end: false,
+            awaited: None,
+            advised: BTreeMap::new(),
+            problem: None,
+            waiting: 0,
+            busy: 0,
+            normal_at_seconds: 0.0,
+            settings,
+        };
+        autopilot.restore_normal_values();
+        autopilot.publish();
+        Ok((autopilot, handle))
+    }
+
+    /// Runs until `stop`. What is in force then ends by itself, unless another process continues it.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut sampling = JoinSet::new();
+        if let Some(task) = self.window.take_task() {
+            sampling.spawn(task);
+        }
+        self.begin().await;
+        let mut ticks = interval(self.settings.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(command) = self.commands.recv() => self.execute(command).await,
+                _ = ticks.tick() => self.round().await,
+            }
+            self.publish();
+        }
+        self.save_or_log();
+        sampling.shutdown().await;
+    }
+
+    /// Returns the time on the clock of the rules, which never steps.
+    fn now_seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Returns the wall clock's time.
+    fn now(&self) -> f64 {
+        self.clock.now().as_secs_f64()
+    }
+
+    /// Returns why nothing can be changed here.
+    fn cannot_act(&self) -> Option<String> {
+        if let Some(reason) = self.cannot_read() {
+            return Some(reason.to_owned());
+        }
+        if !self.settings.manage.contains(&ManagedSystem::Jobs) {
+            let reason = "autopilot.manage is empty: \"on\" may change only what it lists, such as manage = [\"jobs\"]";
+            return Some(reason.to_owned());
+        }
+        self.actuator.as_ref().err().cloned()
+    }
+
+    /// Returns why nothing can be advised here.
+    fn cannot_read(&self) -> Option<&'static str> {
+        let reason =
+            "the autopilot reads the database of [observe.postgres], which weir.toml does not have";
+        (!self.has_database).then_some(reason)
+    }
+
+    async fn round(&mut self) {
+        self.end_expired_overrides().await;
+        if self.mode == Mode::Off {
+            self.end_what_must_end().await;
+            return;
+        }
+        self.sample().await;
+        self.note_outcome();
+        let state = State {
+            now_seconds: self.now_seconds(),
+            roster: self.sampler.roster.roster(),
+            controls: &self.in_force.controls,
+            static_threads: self.sampler.workers(),
+        };
+        if let Some(decision) = decide(&state, &self.rules, &self.history) {
+            match self.mode {
+                Mode::On => self.carry_out(decision).await,
+                Mode::Advise | Mode::Off => self.advise(&decision),
+            }
+        }
+        self.end_without_data().await;
+        self.renew().await;
+        self.save_normal_values();
+    }
+
+    async fn sample(&mut self) {
+        let activities = self.window.take();
+        let within = self.settings.limits.sample_timeout;
+        let loaded = timeout(within, self.jobs.load()).await;
+        let jobs = match loaded {
+            Ok(Ok(jobs)) => jobs,
+            Ok(Err(error)) => return self.problem = Some(format!("the job server: {error}")),
+            Err(_) => {
+                let error = format!("the job server did not reply within {within:?}");
+                return self.problem = Some(error);
+            }
+        };
+        self.problem = activities.is_empty().then(|| self.window.problem());
+        self.waiting = jobs.queues.iter().map(|queue| queue.waiting).sum();
+        self.busy = jobs.busy;
+        let (now, limit) = (self.now_seconds(), self.in_force.controls.threads);
+        if let Some(sample) = self.sampler.sample(now, &jobs, &activities, limit) {
+            self.history.record(sample, self.sampler.roster.roster(), &self.rules);
+        }
+    }
+
+    /// Returns how long limits hold without being renewed.
+    fn lease(&self) -> Duration {
+        self.settings.hold_for
+    }
+}
+
+#[cfg(test)]
+mod tests;

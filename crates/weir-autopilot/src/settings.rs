@@ -1,0 +1,65 @@
+//! `[autopilot]`.
+
+use std::time::Duration;
+
+use weir_settings::{DAY, HOUR, MILLISECOND, SECOND, Section};
+
+use crate::mode::{ManagedSystem, Mode};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What the autopilot does, how often, and within which limits.
+#[derive(Clone, Debug, PartialEq, Section)]
+#[section(restart, path = "autopilot")]
+pub struct AutopilotSettings {
+    /// "advise": say what should change, in the log and in the journal. "on": do it, with what manage lists. Both read
+    /// the database of [observe.postgres]. `weir autopilot` changes the mode at run time.
+    #[setting(choice)]
+    pub mode: Mode,
+    /// What "on" may change: "jobs", the queues of the embedded job store.
+    #[setting(parsed_texts)]
+    pub manage: Vec<ManagedSystem>,
+    /// Time between decisions.
+    // The rules' constants are for about this; jobs that run for seconds show no effect sooner.
+    #[setting(range = SECOND..=MINUTE, default = SECOND.saturating_mul(5))]
+    pub interval: Duration,
+    /// Without fresh data nothing changes for this long; then limits end step by step. Limits also end this long after
+    /// the autopilot has stopped renewing them.
+    #[setting(range = SECOND.saturating_mul(10)..=HOUR, default = MINUTE)]
+    pub hold_for: Duration,
+    /// Queues without a target_latency are late from this wait on.
+    #[setting(range = SECOND..=DAY, default = MINUTE.saturating_mul(5))]
+    pub default_target: Duration,
+    #[setting(section)]
+    pub limits: AutopilotLimits,
+}
+
+/// Limits of what is read and stored.
+#[derive(Clone, Debug, PartialEq, Eq, Section)]
+#[section(restart, path = "autopilot.limits")]
+pub struct AutopilotLimits {
+    /// Time between two samples of the database's sessions. Decisions use the averages since the last decision.
+    #[setting(advanced, range = MILLISECOND.saturating_mul(200)..=MINUTE, default = SECOND)]
+    pub sample_interval: Duration,
+    /// Time limit of one sample of the database, and of one request to the job server.
+    #[setting(advanced, range = MILLISECOND.saturating_mul(100)..=MINUTE, default = SECOND.saturating_mul(3))]
+    pub sample_timeout: Duration,
+    /// Queues with figures of their own; the rest are not looked at.
+    #[setting(advanced, range = 1..=10_000, default = 200)]
+    pub queues_max: usize,
+    /// Job types with figures of their own; the rest share one entry, which is never limited.
+    #[setting(advanced, range = 1..=10_000, default = 200)]
+    pub classes_max: usize,
+    /// Waiting jobs of a queue that are read to find out how many there are of each type.
+    #[setting(advanced, range = 1..=1_000, default = 50)]
+    pub waiting_samples: usize,
+    /// Values that operators may set by hand at once.
+    #[setting(advanced, range = 1..=1_000, default = 20)]
+    pub overrides_max: usize,
+    /// Bytes of the journal: two files of half of this size, of which the older one is deleted.
+    #[setting(advanced, size, range = 1 << 16..=1 << 30, default = 8 << 20)]
+    pub journal_bytes_max: u64,
+    /// Entries of the journal that are kept in memory, for the console and for `weir autopilot journal`.
+    #[setting(advanced, range = 10..=100_000, default = 1_000)]
+    pub journal_entries_max: usize,
+}

@@ -1,0 +1,44 @@
+//! Where samples come from, and what carries changes out. The binary implements these traits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::load::{DatabaseActivity, JobsLoad};
+
+/// Reads the state of the job server.
+pub trait JobSource: Send {
+    /// Returns the present state, or why it is not known.
+    fn load(&mut self) -> BoxFuture<'_, Result<JobsLoad, String>>;
+}
+
+/// Reads the sessions of the database.
+pub trait DatabaseSource: Send {
+    /// Returns the present sessions, or why they are not known.
+    fn activity(&mut self) -> BoxFuture<'_, Result<DatabaseActivity, String>>;
+
+    /// Closes what is open: there will be no request for a while.
+    fn close(&mut self) -> BoxFuture<'_, ()>;
+}
+
+/// Carries limits out.
+pub trait Actuator: Send {
+    /// Replaces all limits. They end after `lease` unless this is called again before.
+    fn apply<'a>(
+        &'a mut self,
+        limits: &'a CarriedLimits,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// The limits that are to be in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CarriedLimits {
+    /// The most jobs in progress of all queues together.
+    pub threads: Option<u32>,
+    /// These queues.
+    pub queues: Vec<String>,
+    /// The most jobs in progress by job type.
+    pub classes: BTreeMap<String, u32>,
+}

@@ -1,0 +1,142 @@
+//! Plain data for the admin API, the command line and the console. Times are seconds since the Unix epoch.
+
+use serde::{Deserialize, Serialize};
+
+use crate::attribution::AttributionMethod;
+use crate::mode::{ManagedSystem, Mode};
+
+/// What the autopilot sees and does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AutopilotStatus {
+    /// When this was true.
+    pub at: f64,
+    /// The mode in force.
+    pub mode: Mode,
+    /// The mode in weir.toml.
+    pub mode_in_settings: Mode,
+    /// Who has set the mode at run time. `None`: it is that of weir.toml.
+    pub mode_set_by: Option<String>,
+    /// When.
+    pub mode_set_at: Option<f64>,
+    /// What `on` may change.
+    pub manage: Vec<ManagedSystem>,
+    /// Why `on` is not possible here. `None`: it is.
+    pub cannot_act: Option<String>,
+    /// Why there are no fresh data. `None`: there are, or nothing is read.
+    pub problem: Option<String>,
+    /// Age of the data that decisions are based on. `None`: there are none.
+    pub data_age_seconds: Option<f64>,
+    /// Without fresh data nothing changes for this long.
+    pub hold_for_seconds: f64,
+    /// Workers that run jobs or wait for one: the most of the last minutes.
+    pub workers: u32,
+    /// Jobs in progress.
+    pub busy: u32,
+    /// Jobs that wait in all queues.
+    pub waiting: u64,
+    /// The database. `None`: not known now.
+    pub database: Option<DatabaseView>,
+    /// The classes with the most database sessions.
+    pub classes: Vec<ClassView>,
+    /// Limits in force.
+    pub limits: Vec<LimitView>,
+    /// Queues and job types that are not looked at by themselves, because there are too many.
+    pub left_out: u64,
+    /// Entries that could not be written to the journal.
+    pub journal_errors: u64,
+}
+
+/// The database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatabaseView {
+    /// Busy sessions.
+    pub sessions: f64,
+    /// Sessions that wait for a lock.
+    pub lock_waits: f64,
+    /// Open connections.
+    pub connections: u32,
+    /// `max_connections`.
+    pub connections_max: u32,
+    /// How many times longer jobs are in the database than in calm times.
+    pub slowdown: f64,
+    /// How sessions are attributed to classes.
+    pub attribution: AttributionMethod,
+    /// How certain that is, 0 to 1.
+    pub confidence: f64,
+}
+
+/// A class of jobs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassView {
+    /// The job type.
+    pub name: String,
+    /// Jobs in progress.
+    pub in_flight: u32,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Busy database sessions.
+    pub sessions: f64,
+    /// Sessions that wait for a lock which it holds.
+    pub blocks: f64,
+}
+
+/// A limit in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitView {
+    /// The job type. `None`: all queues together.
+    pub class: Option<String>,
+    /// The most jobs in progress.
+    pub jobs: u32,
+    /// Since when.
+    pub since: f64,
+    /// Who has set it by hand. `None`: the autopilot.
+    pub set_by: Option<String>,
+    /// When it ends unless it is renewed; of a value that was set by hand, when it ends.
+    pub until: f64,
+}
+
+/// The body of `POST autopilot/mode`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModeChange {
+    /// The new mode.
+    pub mode: Mode,
+    /// Who changes it.
+    #[serde(default)]
+    pub by: String,
+}
+
+/// The body of `POST autopilot/override`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct OverrideChange {
+    /// The job type. `None`: all queues together.
+    #[serde(default)]
+    pub class: Option<String>,
+    /// The most jobs in progress. `None`: end what was set by hand.
+    #[serde(default)]
+    pub jobs: Option<u32>,
+    /// How long it holds.
+    #[serde(default)]
+    pub for_seconds: Option<u64>,
+    /// Who changes it.
+    #[serde(default)]
+    pub by: String,
+}
+
+/// The query of `GET autopilot/journal`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct JournalQuery {
+    /// Only entries before this one.
+    #[serde(default)]
+    pub before: Option<u64>,
+    /// The most entries.
+    #[serde(default)]
+    pub limit: Option<usize>,
+}
+
+impl LimitView {
+    /// Returns what is limited, for people.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        self.class.as_deref().unwrap_or("all queues")
+    }
+}

@@ -1,0 +1,62 @@
+//! `weir autopilot journal`.
+
+use clap::Args;
+use weir_autopilot::journal::{EntryKind, JournalEntry};
+
+use crate::admin_client::AdminClient;
+use crate::exit::Exit;
+use crate::output::{self, printable};
+use crate::target::Target;
+
+/// `weir autopilot journal`.
+#[derive(Debug, Args)]
+pub(crate) struct JournalArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The most entries
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    /// Only entries before this number
+    #[arg(long, value_name = "NUMBER")]
+    before: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &JournalArguments) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let before = arguments.before.map(|id| format!("&before={id}")).unwrap_or_default();
+    let path = format!("/v1/autopilot/journal?limit={}{before}", arguments.limit);
+    let mut entries: Vec<JournalEntry> = client.get(&path).await?;
+    entries.reverse();
+    if arguments.json {
+        output::json(&entries)?;
+    } else if entries.is_empty() {
+        output::line("the journal is empty");
+    } else {
+        entries.iter().for_each(|entry| output::line(&line(entry)));
+    }
+    Ok(Exit::Fine)
+}
+
+fn line(entry: &JournalEntry) -> String {
+    let kind = match entry.kind {
+        EntryKind::Decision => "decision",
+        EntryKind::Advice => "advice",
+        EntryKind::Outcome => "outcome",
+        EntryKind::Failure => "failure",
+        EntryKind::Mode => "mode",
+        EntryKind::Override => "override",
+        EntryKind::Restart => "restart",
+        EntryKind::End => "end",
+    };
+    format!("{:>5}  {}  {kind:<8}  {}", entry.id, time(entry.at), printable(&entry.text))
+}
+
+/// Returns a time in this machine's time zone.
+fn time(seconds: f64) -> String {
+    let duration = jiff::SignedDuration::try_from_secs_f64(seconds).unwrap_or_default();
+    let at = jiff::Timestamp::from_duration(duration).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string()
+}

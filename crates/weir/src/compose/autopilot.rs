@@ -1,0 +1,144 @@
+//! The autopilot in the service process: on a thread of its own, which no other thread waits for.
+
+mod job_reader;
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures_util::future::BoxFuture;
+use prometheus_client::registry::Registry;
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use weir_autopilot::load::{DatabaseActivity, SessionFigures};
+use weir_autopilot::metrics::AutopilotMetrics;
+use weir_autopilot::sources::{Actuator, CarriedLimits, DatabaseSource};
+use weir_autopilot::{Autopilot, AutopilotHandle, AutopilotParts};
+use weir_base::clock::Clock;
+use weir_config::Settings;
+use weir_jobs::handle::Handle;
+use weir_jobs::settings::StoreKind;
+use weir_jobs::temporary_limits::{RunningLimit, TemporaryLimits};
+use weir_observe::{JobSession, JobSessionsReader, PostgresSource};
+
+use self::job_reader::JobReader;
+
+/// The running autopilot.
+#[derive(Debug)]
+pub(super) struct RunningAutopilot {
+    handle: AutopilotHandle,
+    stop: CancellationToken,
+    thread: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl RunningAutopilot {
+    /// Starts the autopilot of a job server, also if it is off: operators may turn it on.
+    pub(super) fn start(
+        settings: &Settings,
+        jobs: Handle,
+        clock: &Clock,
+        registry: &mut Registry,
+    ) -> anyhow::Result<Self> {
+        let limits = &settings.autopilot.limits;
+        let database = settings.observe.postgres().map(|mut source: PostgresSource| {
+            let within = limits.sample_timeout;
+            source.limits.statement_timeout = source.limits.statement_timeout.min(within);
+            source.limits.connect_timeout = source.limits.connect_timeout.min(within);
+            Box::new(JobSessionsOf(JobSessionsReader::new(source))) as Box<dyn DatabaseSource>
+        });
+        let actuator = match settings.jobs.settings.store {
+            StoreKind::External => Err("\"on\" needs the embedded store; jobs.store is a Redis, \
+                 whose nodes would limit jobs against each other"
+                .to_owned()),
+            StoreKind::Embedded | StoreKind::Memory => {
+                Ok(Box::new(JobLimiter(jobs.clone())) as Box<dyn Actuator>)
+            }
+        };
+        let parts = AutopilotParts {
+            settings: settings.autopilot.clone(),
+            directory: settings.autopilot_folder(),
+            clock: clock.clone(),
+            metrics: AutopilotMetrics::register(registry),
+            jobs: Box::new(JobReader::new(jobs, limits.waiting_samples)),
+            database,
+            actuator,
+        };
+        let (autopilot, handle) =
+            Autopilot::open(parts).context("the files of the autopilot (data_dir/autopilot)")?;
+        let stop = CancellationToken::new();
+        let running = autopilot.run(stop.clone());
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (ended_sender, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("weir-autopilot".to_owned());
+        let thread = thread.spawn(move || {
+            runtime.block_on(running);
+            drop(ended_sender);
+        });
+        let thread = thread.context("the thread of the autopilot")?;
+        Ok(Self { handle, stop, thread, ended })
+    }
+
+    pub(super) fn handle(&self) -> AutopilotHandle {
+        self.handle.clone()
+    }
+
+    /// Stops it before the job server: the next process continues what is in force.
+    pub(super) async fn finish(self) {
+        self.stop.cancel();
+        let _ = self.ended.await;
+        if self.thread.join().is_err() {
+            tracing::error!("the autopilot ended unexpectedly; please report this bug");
+        }
+    }
+}
+
+/// Reads the sessions of the database of `[observe.postgres]`.
+#[derive(Debug)]
+struct JobSessionsOf(JobSessionsReader);
+
+impl DatabaseSource for JobSessionsOf {
+    fn activity(&mut self) -> BoxFuture<'_, Result<DatabaseActivity, String>> {
+        Box::pin(async {
+            let read = self.0.read().await?;
+            let figures = |session: JobSession| SessionFigures {
+                pid: session.pid,
+                comment: session.class,
+                application_name: session.application_name,
+                is_waiting: session.is_waiting,
+                blocked_by: session.blocked_by,
+            };
+            Ok(DatabaseActivity {
+                sessions: read.sessions.into_iter().map(figures).collect(),
+                connections: read.connections,
+                connections_max: read.connections_max,
+            })
+        })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.close())
+    }
+}
+
+/// Limits jobs in the job server's dispatch.
+#[derive(Debug)]
+struct JobLimiter(Handle);
+
+impl Actuator for JobLimiter {
+    fn apply<'a>(
+        &'a mut self,
+        limits: &'a CarriedLimits,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        let running = limits
+            .threads
+            .map(|max| RunningLimit { max, queues: limits.queues.iter().cloned().collect() });
+        let limits = TemporaryLimits { running, types: limits.classes.clone() };
+        Box::pin(async move {
+            let applied = self.0.limit_temporarily(limits, lease).await;
+            applied.map_err(|error| error.to_string())
+        })
+    }
+}
