@@ -59,6 +59,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         front: None,
         gems: None,
         observed: None,
+        autopilot: None,
         routes: Routes { api: weir_admin::jobs::router(running.handle()), ..Routes::default() },
     };
     let shutdown = ShutdownToken::new();

@@ -202,7 +202,7 @@ fn facts(status: &AutopilotStatus) -> Vec<(&'static str, String)> {
             ("Sessions that wait for a lock", format!("{:.1}", database.lock_waits)),
             ("Connections", connections),
             ("Database time", format!("{:.1} times the normal time", database.slowdown)),
-            ("Sessions by job type", format!("{method}, certainty {:.2}", database.confidence)),
+            ("Sessions by job type", format!("{method}, confidence {:.2}", database.confidence)),
         ]);
     }
     facts

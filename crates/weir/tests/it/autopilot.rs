@@ -142,7 +142,7 @@ fn the_holder_of_a_lock_is_limited_and_let_go_again() {
     assert!(first.starts_with("limited Hog to 1 at once"), "{decisions:?}");
     assert!(first.contains("sessions wait for locks that it holds. Expected within"), "{first}");
     let shown = weir.site.ok(&["autopilot", "status", "--data-dir", "data"]);
-    for part in ["mode:      on", "query comments, certainty 1.00", "LIMIT OF", "Hog"] {
+    for part in ["mode:      on", "query comments, confidence 1.00", "LIMIT OF", "Hog"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     wait_until("all mails are sent, and the others wait", || {

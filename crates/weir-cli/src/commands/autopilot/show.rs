@@ -61,7 +61,7 @@ fn database(database: &DatabaseView) {
         database.slowdown
     ));
     output::line(&format!(
-        "sessions:  assigned to job types by {}, certainty {:.2}",
+        "sessions:  assigned to job types by {}, confidence {:.2}",
         database.attribution.text(),
         database.confidence
     ));
