@@ -546,8 +546,16 @@ fn resources_limit_jobs_of_types_and_queues() {
         Allocation::of_settings(&settings(&format!("{raised}{of_type}{of_queue}")).jobs.settings);
     assert_eq!(of_all.resources.of.len(), 9);
     insta::assert_snapshot!(errors(&many(65, "types = [\"A\"]\n")).lines().next().unwrap_or_default(), @"weir.toml:1:2: jobs.resources: 65 resources, and at most 64 may be defined");
-    let in_redis = "jobs.store = { redis = [{ url = \"redis://127.0.0.1\" }] }\n[jobs.resources.a]\nconcurrency = 1\ntypes = [\"A\"]\n";
-    insta::assert_snapshot!(errors(in_redis), @"weir.toml:4:9: jobs.resources.a.types: needs the embedded store; jobs.store is a Redis, where the jobs of a queue are in one list whatever their types: push the types to a queue of their own, and name it in queues");
+    let in_redis = |servers: &str| {
+        format!(
+            "jobs.store = {{ redis = [{servers}] }}\n[jobs.resources.a]\nconcurrency = 1\ntypes = [\"A\"]\n"
+        )
+    };
+    let server = "{ url = \"redis://127.0.0.1\" }";
+    assert_eq!(rules(&in_redis(server)).1.types.len(), 1, "one server");
+    let two = in_redis(&format!("{server}, {}", server.replace("0.1", "0.2")));
+    let rejected = "jobs.resources.a: needs a single server in jobs.store";
+    assert!(errors(&two).contains(rejected), "{}", errors(&two));
 }
 
 #[test]

@@ -68,9 +68,9 @@ pub struct ResourceLimits {
 }
 
 impl ResourceRules {
-    /// Returns whether all jobs of a queue use a resource.
-    fn have(&self, queue: &QueueName) -> bool {
-        self.of.values().any(|limits| limits.queues.contains(queue))
+    /// Returns whether jobs of a queue may use a resource, by their queue or by their type.
+    fn may_have(&self, queue: &QueueName) -> bool {
+        self.of.values().any(|limits| !limits.types.is_empty() || limits.queues.contains(queue))
     }
 }
 
@@ -275,7 +275,7 @@ impl Allocation {
     #[must_use]
     pub fn has_rules_for(&self, queues: &[QueueName]) -> bool {
         let has_table =
-            |queue: &QueueName| self.queues.contains_key(queue) || self.resources.have(queue);
+            |queue: &QueueName| self.queues.contains_key(queue) || self.resources.may_have(queue);
         self.others != QueueAllocation::default() || queues.iter().any(has_table)
     }
 

@@ -162,16 +162,11 @@ impl JobServerSettings {
     }
 
     fn read_resources(&mut self, table: &mut TableReader<'_>) {
-        let is_external = self.store == StoreKind::External;
         let Self { resources, limits, .. } = self;
         table.named("resources", |name, table| {
             let mut resource = ResourceSettings::default();
             resource.read(table);
             resource.check(table, limits);
-            if is_external && !resource.types.is_empty() {
-                let error = "needs the embedded store; jobs.store is a Redis, where the jobs of a queue are in one list whatever their types: push the types to a queue of their own, and name it in queues";
-                table.error_at("types", error);
-            }
             if name.is_empty() || name.len() > RESOURCE_NAME_BYTES_MAX {
                 table.error(format!("jobs.resources.{name}: the name of a resource has 1 to {RESOURCE_NAME_BYTES_MAX} bytes"));
             }
@@ -242,7 +237,8 @@ pub struct ResourceSettings {
     /// "100/s burst 20".
     #[setting(optional_parsed)]
     pub rate: Option<StartRate>,
-    /// Job types whose jobs use the resource, in any queue. Needs the embedded store.
+    /// Job types whose jobs use the resource, in any queue. In Redis, the limits hold for workers of Weir, and need a single
+    /// server that is no Redis Cluster; a job of an adapter of ActiveJob is of the type that it wraps.
     #[setting(some_texts)]
     pub types: Vec<String>,
     /// Queues whose jobs use the resource, of any type. In Redis, the limits hold for workers of Weir, and need a single

@@ -14,11 +14,12 @@
 //!   nodes report to each other.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
 //! - `features`, `feature_calls`: unique locks and expiry of jobs.
-//! - `limits`, `rate_reading`, `sleeping`: which queues may start jobs now.
+//! - `limits`, `rate_reading`, `sleeping`: which queues may start jobs now. `type_classes`, `blocked_lists`,
+//!   `blocked_names`: the same by the types of jobs.
 //! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
 //!   push becomes durable, and is stored once.
 //! - `ack`, `fail`, `vanish`, `act`, `change_queue`, `moves`, `move_run`, `queues`: the other operations.
-//! - `entries`, `scan`, `listed`, `find`, `overview`, `foreign`: what operators see.
+//! - `entries`, `scan`, `merged_pages`, `listed`, `find`, `overview`, `foreign`: what operators see.
 //! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself. `crons`: the times of cron jobs.
 //! - `queue_names`: names of queues, as many as are read at most.
 //! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
@@ -34,6 +35,8 @@ mod ack;
 mod act;
 mod adopted;
 mod backtrace;
+mod blocked_lists;
+mod blocked_names;
 mod change_queue;
 mod class_metrics;
 mod class_metrics_flush;
@@ -64,6 +67,7 @@ mod listed;
 mod live_versions;
 mod members;
 mod memory_reading;
+mod merged_pages;
 mod metrics_layout;
 mod move_run;
 mod moves;
@@ -109,6 +113,7 @@ mod stored;
 mod tasks;
 mod transfer;
 mod translate;
+mod type_classes;
 mod type_runs;
 mod undelivered;
 mod unsupported;

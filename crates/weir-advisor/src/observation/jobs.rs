@@ -180,9 +180,11 @@ impl SidekiqObservation {
         self.serving().filter(move |process| process.serves(queue))
     }
 
-    /// Reports whether no process accepts jobs from `queue`. False if some processes were not read.
+    /// Reports whether no process accepts jobs from `queue`. False if some processes were not read. The list of blocked
+    /// jobs that Weir keeps beside a queue, such as `default.blocked.payments`, is served with the queue.
     #[must_use]
     pub fn nobody_serves(&self, queue: &str) -> bool {
+        let queue = queue.rsplit_once(".blocked.").map_or(queue, |(queue, _)| queue);
         !self.has_more_processes && self.serving_queue(queue).next().is_none()
     }
 

@@ -112,6 +112,19 @@ mod tests {
     }
 
     #[test]
+    fn blocked_jobs_are_served_with_their_queue() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        let blocked = jobs.queue_mut("fasp").clone();
+        jobs.queues.push(ObservedQueue {
+            name: "fasp.blocked.payments".to_owned(),
+            length: 50,
+            ..blocked
+        });
+        assert_eq!(check(&observation), []);
+    }
+
+    #[test]
     fn a_forgotten_queue_names_the_flag() {
         let finding = check(&unserved("fasp")).remove(0);
         assert_eq!(

@@ -190,7 +190,22 @@ impl StoreCore {
         queue: &QueueName,
         jid: &str,
     ) -> Result<bool, StoreError> {
-        let list = self.keys.list(queue.as_str());
+        // It may have been blocked since.
+        for list in self.blocked_lists(queue).iter().chain([queue]) {
+            if self.remove_from_tail(connection, list, jid).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn remove_from_tail(
+        &self,
+        connection: &mut LinkConnection,
+        name: &QueueName,
+        jid: &str,
+    ) -> Result<bool, StoreError> {
+        let list = self.keys.list(name.as_str());
         let tail = connection.lrange(&list, -TAIL_JOBS_MAX, -1).await;
         let tail: Vec<Vec<u8>> = tail.map_err(|error| self.link.failed(&error))?;
         let is_it = |(_, payload): &(usize, &Vec<u8>)| {
@@ -202,7 +217,7 @@ impl StoreCore {
         if let Some(tag) = self.tag_of_payload(payload) {
             let tag = Some((FeatureEvent::Succeeded, tag));
             let text = MovedText { old: payload.clone(), position, tag, ..MovedText::default() };
-            let source = MoveSource::List(queue.clone());
+            let source = MoveSource::List(name.clone());
             let shifted =
                 self.shift(connection, &source, &MoveTarget::Nowhere, &[text], "").await?;
             return Ok(shifted.moved == 1);

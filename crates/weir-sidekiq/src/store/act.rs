@@ -32,13 +32,16 @@ impl StoreCore {
         action: Action,
     ) -> Result<u64, StoreError> {
         let mut connection = self.ready().await?;
-        let acted = match what {
-            Selection::All => self.act_on_all(&mut connection, place, action).await?,
-            Selection::Entries(keys) => {
-                let entries = self.entries_of(&mut connection, place, keys).await?;
-                self.act_on_entries(&mut connection, place, entries, action).await?
-            }
-        };
+        let mut acted = 0;
+        for place in &self.parts(place) {
+            acted += match what {
+                Selection::All => self.act_on_all(&mut connection, place, action).await?,
+                Selection::Entries(keys) => {
+                    let entries = self.entries_of(&mut connection, place, keys).await?;
+                    self.act_on_entries(&mut connection, place, entries, action).await?
+                }
+            };
+        }
         if action == Action::Kill {
             note_left_over(self.trim_dead(&mut connection, "").await);
         }

@@ -26,6 +26,23 @@ impl StoreCore {
         queue: &QueueName,
         paused: bool,
     ) -> Result<u64, StoreError> {
+        let mut moved = 0;
+        for part in self.parts(place) {
+            moved += self.move_part(&part, keys, queue, paused).await?;
+        }
+        if moved > 0 && !self.waiting.is_empty() {
+            self.serve().await?;
+        }
+        Ok(moved)
+    }
+
+    async fn move_part(
+        self: &Rc<Self>,
+        place: &JobLocation,
+        keys: &[EntryKey],
+        queue: &QueueName,
+        paused: bool,
+    ) -> Result<u64, StoreError> {
         let mut connection = self.ready().await?;
         let entries = self.entries_of(&mut connection, place, keys).await?;
         if entries.is_empty() {
@@ -50,10 +67,8 @@ impl StoreCore {
         }
         self.count_traffic(queue, |traffic| traffic.added += shifted.moved);
         if let JobLocation::Queue(from) = place {
-            self.count_traffic(from, |traffic| traffic.taken += shifted.moved);
-        }
-        if shifted.moved > 0 && !self.waiting.is_empty() {
-            self.serve().await?;
+            let from = self.shown_queue(from);
+            self.count_traffic(&from, |traffic| traffic.taken += shifted.moved);
         }
         Ok(shifted.moved)
     }

@@ -25,14 +25,32 @@ use super::stored::{MalformedPayload, StoredText};
 use super::translate;
 use super::waiting::FetchGroup;
 
-/// Jobs that one script reserves.
+/// Jobs that one script reserves; at least one for each FETCH.
 const JOBS_PER_SCRIPT_MAX: usize = 1_000;
+
+/// Returns how many jobs one script reserves at most for each FETCH of a group.
+fn jobs_of(group: &FetchGroup) -> impl Iterator<Item = usize> {
+    let mut left = JOBS_PER_SCRIPT_MAX;
+    group.fetches.iter().map(move |fetch| {
+        let jobs = fetch.max.jobs.min(left).max(1);
+        left = left.saturating_sub(jobs);
+        jobs
+    })
+}
 
 /// What a group has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GroupOutcome {
     /// Whether another round may find more jobs for FETCHes in line.
     pub(super) may_have_more: bool,
+}
+
+/// What one script has done for a group.
+#[derive(Debug, Default)]
+struct ReserveStep {
+    may_have_more: bool,
+    /// FETCHes that have got nothing, with their queues whose jobs are not blocked.
+    rest: Option<FetchGroup>,
 }
 
 impl StoreCore {
@@ -45,6 +63,30 @@ impl StoreCore {
             false => Rc::clone(&group.queues),
         };
         FetchGroup { queues, fetches: group.fetches.clone() }
+    }
+
+    /// Notes when blocked jobs of a group may start by a rate. Returns the FETCHes that have got nothing, with the queues
+    /// that may have jobs for them. `None`: there are none.
+    fn rest_of(
+        &self,
+        group: &FetchGroup,
+        blocked: &[(usize, Option<Duration>)],
+        is_served: impl Fn(usize) -> bool,
+    ) -> Option<FetchGroup> {
+        let (mut state, now) = (self.state.borrow_mut(), self.now());
+        for (place, wait) in blocked {
+            if let (Some(queue), Some(wait)) = (group.queues.get(*place), wait) {
+                state.sleeping.insert_blocked(queue.clone(), now, *wait);
+                self.sleep_began.notify_one();
+            }
+        }
+        let is_left = |place: usize| !blocked.iter().any(|(it, _)| *it == place);
+        let queues = group.queues.iter().enumerate().filter(|(place, _)| is_left(*place));
+        let queues: Rc<[QueueName]> = queues.map(|(_, queue)| queue.clone()).collect();
+        let fetches = group.fetches.iter().enumerate().filter(|(place, _)| !is_served(*place));
+        let fetches: Vec<_> = fetches.map(|(_, fetch)| fetch.clone()).collect();
+        let has_rest = !blocked.is_empty() && !queues.is_empty() && !fetches.is_empty();
+        has_rest.then_some(FetchGroup { queues, fetches })
     }
 
     /// Lets the queues at these places of a group sleep. Returns whether there are any.
@@ -68,23 +110,39 @@ impl StoreCore {
 }
 
 impl StoreCore {
-    /// Reserves jobs for the FETCHes of a group and hands them over.
+    /// Reserves jobs for the FETCHes of a group and hands them over. A FETCH that gets nothing because the jobs of a queue
+    /// are blocked is served from its other queues.
     pub(super) async fn reserve(
         self: &Rc<Self>,
         group: &FetchGroup,
         mut connection: LinkConnection,
     ) -> Result<GroupOutcome, StoreError> {
-        let group = &self.awake(group);
-        if group.queues.is_empty() {
-            return Ok(GroupOutcome { may_have_more: false });
+        self.count_running(&mut connection).await?;
+        if self.state.borrow().has_unlimited {
+            self.return_unlimited(&mut connection).await?;
         }
+        let (mut rest, mut may_have_more) = (Some(self.awake(group)), false);
+        while let Some(group) = rest.take().filter(|group| !group.queues.is_empty()) {
+            let step = self.reserve_step(&group, connection.clone()).await?;
+            may_have_more |= step.may_have_more;
+            rest = step.rest;
+        }
+        Ok(GroupOutcome { may_have_more })
+    }
+
+    async fn reserve_step(
+        self: &Rc<Self>,
+        group: &FetchGroup,
+        mut connection: LinkConnection,
+    ) -> Result<ReserveStep, StoreError> {
         let plan = match self.has_rules(&group.queues) {
             true => Some(self.plan(group, &mut connection).await?),
             false => None,
         };
         if plan.as_ref().is_some_and(Vec::is_empty) {
-            return Ok(GroupOutcome { may_have_more: false });
+            return Ok(ReserveStep::default());
         }
+        let is_plan_cut = plan.as_ref().is_some_and(|plan| plan.len() >= JOBS_PER_SCRIPT_MAX);
         let token = self.token()?;
         let next_number = self.state.borrow().next_number;
         let _reserving = self.rounds.reserve(next_number);
@@ -98,13 +156,18 @@ impl StoreCore {
             return Err(lease_is_over());
         }
         let has_sleeping = self.let_sleep(group, &popped.sleeping);
+        let has_more = popped.has_more || popped.is_uncounted;
+        if popped.is_uncounted {
+            self.state.borrow_mut().has_counted_running = false;
+        }
+        let blocked = popped.blocked.clone();
         let AcceptedJobs { handovers, started, malformed, expired } = self.accept(group, popped);
         self.free_locks_of_started(&mut connection, &started).await?;
         if !self.has_lease() {
             // Another node may have returned these jobs already. Those that it has not go back.
             return Err(lease_is_over());
         }
-        let served = handovers.iter().filter(|it| !it.is_empty()).count();
+        let is_served: Vec<bool> = handovers.iter().map(|it| !it.is_empty()).collect();
         for (fetch, jobs) in group.fetches.iter().zip(handovers) {
             if !jobs.is_empty() {
                 self.waiting.serve(fetch.ticket, jobs);
@@ -114,8 +177,11 @@ impl StoreCore {
         self.end_expired(&mut connection, expired).await?;
         self.move_malformed_to_dead_set(&mut connection, malformed).await?;
         // A FETCH for a queue that may not start a job now is served from its other queues.
-        let may_have_more = has_dropped || has_sleeping || served == group.fetches.len();
-        Ok(GroupOutcome { may_have_more })
+        let are_all_served = is_served.iter().all(|is_served| *is_served);
+        let is_cut = is_plan_cut && is_served.contains(&true);
+        let may_have_more = has_dropped || has_sleeping || has_more || is_cut || are_all_served;
+        let rest = self.rest_of(group, &blocked, |place| is_served[place]);
+        Ok(ReserveStep { may_have_more, rest })
     }
 
     async fn reserve_at_once(
@@ -166,9 +232,9 @@ impl StoreCore {
         };
         let number = self.take_numbers(group);
         invocation.arg(self.micros_argument()).arg(owner).arg(number).arg(group.fetches.len());
-        for fetch in &group.fetches {
+        for (fetch, jobs) in group.fetches.iter().zip(jobs_of(group)) {
             invocation.arg(fetch.wid.as_ref().map_or("", |wid| wid.as_str()));
-            invocation.arg(fetch.max.jobs.min(JOBS_PER_SCRIPT_MAX)).arg(fetch.max.bytes);
+            invocation.arg(jobs).arg(fetch.max.bytes);
         }
         if plan.is_some() {
             self.add_limits(group, &mut invocation);
@@ -184,8 +250,7 @@ impl StoreCore {
 
     /// Returns the first of as many numbers as the group may need.
     fn take_numbers(&self, group: &FetchGroup) -> u64 {
-        let jobs: usize =
-            group.fetches.iter().map(|fetch| fetch.max.jobs.min(JOBS_PER_SCRIPT_MAX)).sum();
+        let jobs: usize = jobs_of(group).sum();
         let mut state = self.state.borrow_mut();
         let first = state.next_number;
         state.next_number += jobs as u64;
@@ -198,11 +263,20 @@ impl StoreCore {
         if limits.has_resources() {
             invocation.key(self.keys.rates());
         }
+        // Behind those of the queues, the leases, the names of queues and the rates. Lua counts from 1.
+        let first_key = 3 * group.queues.len() + 4;
+        let mut first_running = first_key;
         for queue in limits.resource_queues() {
             invocation.key(self.keys.reserved(queue.as_str()));
+            first_running += 1;
         }
-        // Behind those of the queues, the leases, the names of queues and the rates. Lua counts from 1.
-        invocation.arg(limits.json(3 * group.queues.len() + 4));
+        if !limits.classes().is_empty() {
+            for key in limits.running_keys(&self.keys) {
+                invocation.key(key);
+            }
+            invocation.key(self.keys.queues()).key(self.keys.blocked());
+        }
+        invocation.arg(limits.json(first_key, first_running));
     }
 
     fn add_plan(plan: &[Choice], invocation: &mut ScriptInvocation<'_>) {
@@ -223,7 +297,7 @@ impl StoreCore {
     ) -> Result<Vec<Choice>, StoreError> {
         let limits = QueueLimits::of(&self.state.borrow().allocation, &group.queues);
         let (mut readings, of_limits) =
-            self.readings_with_limits(connection, &group.queues, &limits).await?;
+            self.readings_with_limits(connection, &group.queues, &limits, true).await?;
         let mut room = limits.room(&readings, &of_limits);
         self.let_sleep(group, &asleep(&readings, &room));
         let jobs = group.fetches.iter().map(|fetch| fetch.max.jobs).sum::<usize>();
@@ -242,12 +316,14 @@ impl StoreCore {
         Ok(plan)
     }
 
-    /// Reads queues, and what is needed to know their limits.
+    /// Reads queues, and what is needed to know their limits. To choose a queue for a FETCH, the blocked jobs of a queue
+    /// without others count for it, and jobs in progress by type are not read unless they matter.
     pub(super) async fn readings_with_limits(
         &self,
         connection: &mut LinkConnection,
         queues: &[QueueName],
         limits: &QueueLimits,
+        is_to_choose: bool,
     ) -> Result<(Vec<QueueReading>, LimitReadings), StoreError> {
         if limits.has_resources() && self.is_split() {
             return Err(StoreError::Unsupported(NO_RESOURCES_IN_CLUSTER));
@@ -256,10 +332,16 @@ impl StoreCore {
             limits.resource_queues().filter(|queue| !queues.contains(queue)).collect();
         let all: Vec<QueueName> = queues.iter().chain(others).cloned().collect();
         let names: Vec<&str> = limits.resource_names().collect();
-        let (mut readings, rates) = self.readings_and_rates(connection, &all, &names).await?;
+        let suffixes = if is_to_choose { limits.classes().suffixes() } else { Vec::new() };
+        let (mut readings, rates) =
+            self.readings_and_rates(connection, &all, &names, &suffixes).await?;
+        let by_type = match !is_to_choose || limits.have_queues_and_types() {
+            true => self.running_by_type(connection, limits).await?,
+            false => Vec::new(),
+        };
         let reserved = all.into_iter().zip(readings.iter().map(|it| it.reserved)).collect();
         readings.truncate(queues.len());
-        Ok((readings, LimitReadings { reserved, rates }))
+        Ok((readings, LimitReadings { reserved, rates, by_type }))
     }
 
     /// Enters jobs into the table of reservations, unless they are dropped.

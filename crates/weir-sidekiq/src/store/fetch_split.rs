@@ -146,7 +146,7 @@ impl StoreCore {
     ) -> Result<Vec<QueueReading>, StoreError> {
         let reading = queues.iter().map(|queue| {
             let mut connection = connection.clone();
-            let invocation = self.readings_of(std::slice::from_ref(queue), &[]);
+            let invocation = self.readings_of(std::slice::from_ref(queue), &[], &[]);
             async move {
                 let reply: Result<Vec<Value>, _> = invocation.invoke_async(&mut connection).await;
                 reply.map(|reply| QueueReading::all_of(&reply, 1).into_iter().next())

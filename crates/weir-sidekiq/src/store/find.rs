@@ -75,7 +75,9 @@ impl StoreCore {
             let has_jid = |entry: &&RawEntry| *entry.key().jid == *jid;
             if let Some(entry) = entries.iter().find(has_jid) {
                 let (state, queue): (_, Option<&QueueName>) = match place {
-                    JobLocation::Queue(queue) => (JobState::Enqueued, Some(queue)),
+                    JobLocation::Queue(queue) => {
+                        (JobState::Enqueued, Some(&self.shown_queue(queue)))
+                    }
                     JobLocation::Set(set) => (JobState::In(*set), None),
                 };
                 search.job = Some(entry.job(state, queue, &self.limits));

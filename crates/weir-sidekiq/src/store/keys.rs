@@ -120,6 +120,17 @@ impl StoreKeys {
         [self.weirs("unique"), self.weirs("unique:ends")]
     }
 
+    /// A set: the jobs in progress that use a shared resource by their type. `hash`: of the name and the users of the
+    /// resource.
+    pub(super) fn running(&self, hash: u64) -> String {
+        self.weirs(&format!("running:{hash:016x}"))
+    }
+
+    /// A set: the names of the lists of blocked jobs, which are beside those of their queues.
+    pub(super) fn blocked(&self) -> String {
+        self.weirs("blocked")
+    }
+
     /// A hash: how often each job has killed its worker, by jid.
     pub(super) fn kills(&self) -> String {
         self.weirs("kills")

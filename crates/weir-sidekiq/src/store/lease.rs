@@ -184,7 +184,9 @@ impl StoreCore {
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
         self.take_lease(&mut connection, &owner, "renew").await?;
         let left: Result<(), _> = connection.hset(self.clean_key(), &owner.node, owner.epoch).await;
-        left.map_err(|error| self.link.failed(&error))
+        left.map_err(|error| self.link.failed(&error))?;
+        // Last: of nodes that stop at once, at least one sees that the others have stopped.
+        self.return_all_blocked(&mut connection).await
     }
 }
 

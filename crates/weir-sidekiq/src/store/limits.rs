@@ -1,8 +1,9 @@
 //! Limits of queues and of shared resources: how many jobs run at once, and how often they start.
 //!
 //! Redis decides: the script that reserves jobs counts the reservations of all nodes and the starts. What a node
-//! reads before that ([`LimitReadings`]) says which queues are worth the attempt. Jobs that use a resource are
-//! counted by the reservations of its queues, so none can be forgotten or counted twice.
+//! reads before that ([`LimitReadings`]) says which queues are worth the attempt. Jobs that use a resource by their
+//! queue are counted by the reservations of its queues, so none can be forgotten or counted twice. Jobs that use it
+//! by their type are members of a set, which is compared with the reservations (`take.lua`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,18 +15,24 @@ use weir_jobs::lanes::BlockedJobs;
 use weir_jobs::model::QueueName;
 use weir_jobs::resources::ResourceCounts;
 
+use super::blocked_names;
+use super::keys::StoreKeys;
 use super::rate_reading::{RateReading, Starts};
 use super::replies::QueueReading;
+use super::type_classes::TypeClasses;
 
 /// The limits of some queues, in the order of these.
 #[derive(Debug)]
 pub(super) struct QueueLimits {
     queues: Vec<QueueRules>,
     resources: Vec<ResourceRules>,
+    classes: TypeClasses,
 }
 
 #[derive(Debug)]
 struct QueueRules {
+    /// Whether it is a list of blocked jobs of another queue.
+    is_blocked_list: bool,
     concurrency: Option<u32>,
     rate: Option<Rate>,
     /// Places in the resources.
@@ -45,26 +52,64 @@ pub(super) struct LimitReadings {
     pub(super) reserved: BTreeMap<QueueName, u32>,
     /// What the rate of each resource owes.
     pub(super) rates: Vec<Option<RateReading>>,
+    /// Jobs in progress that use each resource by their type, or nothing.
+    pub(super) by_type: Vec<u64>,
 }
 
 impl QueueLimits {
     pub(super) fn of(allocation: &Allocation, queues: &[QueueName]) -> Self {
         let used = allocation.resources.of.iter();
-        let used = used.filter(|(_, limits)| queues.iter().any(|it| limits.queues.contains(it)));
+        let used = used.filter(|(_, limits)| {
+            !limits.types.is_empty() || queues.iter().any(|it| limits.queues.contains(it))
+        });
         let resources: Vec<ResourceRules> = used
             .map(|(name, limits)| ResourceRules { name: name.clone(), limits: limits.clone() })
             .collect();
+        let named = resources.iter().map(|resource| (&*resource.name, &resource.limits.types));
+        let classes = TypeClasses::of(named);
         let rules = |queue: &QueueName| {
             let rules = allocation.of(queue);
             let uses = resources.iter().enumerate();
             let uses = uses.filter(|(_, it)| it.limits.queues.contains(queue));
             QueueRules {
+                is_blocked_list: blocked_names::split_name(queue.as_str())
+                    .is_some_and(|(_, class)| classes.place(class).is_some()),
                 concurrency: rules.concurrency,
                 rate: rules.rate,
                 uses: uses.map(|(place, _)| place).collect(),
             }
         };
-        Self { queues: queues.iter().map(rules).collect(), resources }
+        Self { queues: queues.iter().map(rules).collect(), resources, classes }
+    }
+
+    pub(super) const fn classes(&self) -> &TypeClasses {
+        &self.classes
+    }
+
+    /// Returns the keys of the jobs in progress of the resources that have types.
+    pub(super) fn running_keys(&self, keys: &StoreKeys) -> Vec<String> {
+        self.typed().map(|(_, resource)| resource.running_key(keys)).collect()
+    }
+
+    /// Returns the resources that have types, with their places.
+    fn typed(&self) -> impl Iterator<Item = (usize, &ResourceRules)> {
+        let all = self.resources.iter().enumerate();
+        all.filter(|(_, resource)| !resource.limits.types.is_empty())
+    }
+
+    /// Returns whether a queue uses a resource that has types as well.
+    pub(super) fn have_queues_and_types(&self) -> bool {
+        let mut used = self.queues.iter().flat_map(|queue| &queue.uses);
+        used.any(|place| !self.resources[*place].limits.types.is_empty())
+    }
+
+    /// Returns the numbers of jobs, which are those of the resources that have types, for each resource.
+    pub(super) fn of_each_resource(&self, running: &[u64]) -> Vec<u64> {
+        let mut of_each = vec![0; self.resources.len()];
+        for ((place, _), running) in self.typed().zip(running) {
+            of_each[place] = *running;
+        }
+        of_each
     }
 
     pub(super) const fn has_resources(&self) -> bool {
@@ -74,6 +119,7 @@ impl QueueLimits {
     /// Returns the limits of the queues alone.
     pub(super) fn without_resources(mut self) -> Self {
         self.resources.clear();
+        self.classes = TypeClasses::default();
         self.queues.iter_mut().for_each(|queue| queue.uses.clear());
         self
     }
@@ -89,10 +135,11 @@ impl QueueLimits {
     }
 
     /// Returns what the script that reserves jobs reads. The reservations of [`Self::resource_queues`] are in KEYS
-    /// from the place `first_key` on.
-    pub(super) fn json(&self, first_key: usize) -> String {
+    /// from the place `first_key` on, and [`Self::running_keys`] from `first_running` on; then follow the names of all
+    /// queues.
+    pub(super) fn json(&self, first_key: usize, first_running: usize) -> String {
         let queues: Vec<_> = self.queues.iter().map(QueueRules::json).collect();
-        let mut key = first_key;
+        let (mut key, mut running) = (first_key, first_running..);
         let resource = |resource: &ResourceRules| {
             let keys: Vec<usize> = (key..key + resource.limits.queues.len()).collect();
             key += keys.len();
@@ -100,10 +147,18 @@ impl QueueLimits {
             limits["name"] = json!(resource.name);
             limits["concurrency"] = optional(resource.limits.concurrency);
             limits["keys"] = json!(keys);
+            if !resource.limits.types.is_empty() {
+                limits["running"] = json!(running.next());
+            }
             without_nulls(limits)
         };
         let resources: Vec<_> = self.resources.iter().map(resource).collect();
-        json!({ "queues": queues, "resources": resources }).to_string()
+        let names = running.next();
+        let (classes, types) = self.classes.json();
+        json!({
+            "queues": queues, "resources": resources, "classes": classes, "types": types, "names": names
+        })
+        .to_string()
     }
 
     /// Returns what the limits allow now. `readings` are of the same queues.
@@ -117,8 +172,11 @@ impl QueueLimits {
         };
         let of_resource = |(place, resource): (usize, &ResourceRules)| {
             let running = |queue: &QueueName| readings.reserved.get(queue).copied().unwrap_or(0);
+            let of_queues: u64 =
+                resource.limits.queues.iter().map(|queue| u64::from(running(queue))).sum();
+            let by_type = readings.by_type.get(place).copied().unwrap_or_default();
             ResourceRoom {
-                running: resource.limits.queues.iter().map(|queue| u64::from(running(queue))).sum(),
+                running: of_queues + by_type,
                 starts: starts(resource.rate(), readings.rates.get(place).copied().flatten()),
             }
         };
@@ -136,11 +194,19 @@ impl QueueRules {
         let mut limits = rate_json(self.rate);
         limits["concurrency"] = optional(self.concurrency);
         limits["resources"] = json!(places);
+        limits["is_blocked_list"] = json!(self.is_blocked_list);
         without_nulls(limits)
     }
 }
 
 impl ResourceRules {
+    /// Names what is counted as well: other types or queues are counted anew, under another name.
+    fn running_key(&self, keys: &StoreKeys) -> String {
+        let names = (&self.name, &self.limits.types, &self.limits.queues);
+        let counted = format!("{names:?}");
+        keys.running(super::stored::derived_hash(counted.as_bytes()))
+    }
+
     fn rate(&self) -> Option<Rate> {
         self.limits.rate.map(weir_jobs::start_rate::StartRate::rate)
     }
@@ -231,6 +297,13 @@ impl Room<'_> {
     /// Returns the names of the resources that have no room for jobs of the queue.
     pub(super) fn blocking(&self, place: usize) -> impl Iterator<Item = &str> {
         let uses = self.limits.queues[place].uses.iter().copied();
+        let blocking = uses.filter(|used| self.is_blocked(*used));
+        blocking.map(|used| self.limits.resources[used].name.as_str())
+    }
+
+    /// Returns the names of the resources that have no room for jobs of a class.
+    pub(super) fn blocking_class(&self, class: usize) -> impl Iterator<Item = &str> {
+        let uses = self.limits.classes.uses(class).iter().copied();
         let blocking = uses.filter(|used| self.is_blocked(*used));
         blocking.map(|used| self.limits.resources[used].name.as_str())
     }

@@ -275,6 +275,9 @@ impl Store for RedisStore {
         let old = std::mem::replace(&mut state.allocation, allocation.clone());
         state.dispatcher.retain(&old, &allocation);
         state.sleeping.clear();
+        state.allocations += 1;
+        state.has_counted_running = false;
+        state.has_unlimited |= old.resources != allocation.resources;
         self.core.work_arrived.notify_one();
     }
 

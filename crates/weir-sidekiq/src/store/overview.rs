@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use redis::{Pipeline, ScriptInvocation, Value, from_redis_value};
 use tokio::time::Instant;
+use weir_jobs::lanes::BlockedJobs;
 use weir_jobs::model::QueueName;
 use weir_jobs::resources::ResourceCounts;
 use weir_jobs::store::{Counts, QueueCounts, Reserved, Storage, StoreError};
 
-use super::limits::{QueueLimits, Room};
+use super::blocked_names;
+use super::limits::QueueLimits;
 use super::link_connection::LinkConnection;
 use super::memory_reading::MemoryReading;
 use super::rate_reading::RateReading;
@@ -64,7 +66,8 @@ impl StoreCore {
         let reply: Vec<Value> = reply.map_err(|error| self.link.failed(&error))?;
         let limits = QueueLimits::of(&self.state.borrow().allocation, &queues);
         let limits = if self.is_split() { limits.without_resources() } else { limits };
-        let (readings, of_limits) = self.readings_with_limits(connection, &queues, &limits).await?;
+        let (readings, of_limits) =
+            self.readings_with_limits(connection, &queues, &limits, false).await?;
         let room = limits.room(&readings, &of_limits);
         let mut sets = reply.into_iter().map(|it| from_redis_value(it).unwrap_or_default());
         let mut set = || sets.next().unwrap_or_default();
@@ -73,11 +76,21 @@ impl StoreCore {
         let mut resources = room.counts();
         let mut counts_of = |(place, (queue, reading)): (usize, (&QueueName, &QueueReading))| {
             let mut counts = self.queue_counts(queue, reading);
-            counts.blocked = room.blocked(place, reading.depth);
-            counts.blocked_by_resource = blocked_by(&room, place, &counts, &mut resources);
+            let class = self.class_of_list(queue, &limits);
+            let blocking: Vec<&str> = match class {
+                Some(class) => room.blocking_class(class).collect(),
+                None => room.blocking(place).collect(),
+            };
+            counts.blocked = match class {
+                Some(_) if blocking.is_empty() => BlockedJobs::default(),
+                Some(_) => BlockedJobs { resource: reading.depth, ..BlockedJobs::default() },
+                None => room.blocked(place, reading.depth),
+            };
+            counts.blocked_by_resource = blocked_by(&blocking, &counts, &mut resources);
             counts
         };
         let shown: Vec<QueueCounts> = shown.map(&mut counts_of).collect();
+        let shown = self.with_blocked_jobs(shown, &limits);
         let totals = self.state.borrow().totals;
         let mut counts = Counts {
             queues: shown,
@@ -96,21 +109,61 @@ impl StoreCore {
         Ok(counts)
     }
 
+    /// Returns the class of the blocked jobs in this list. `None`: it is a queue.
+    fn class_of_list(&self, list: &QueueName, limits: &QueueLimits) -> Option<usize> {
+        let (_, class) = blocked_names::split_name(list.as_str())?;
+        limits.classes().place(class).filter(|_| self.shown_queue(list) != *list)
+    }
+
+    /// Counts blocked jobs for their queues.
+    fn with_blocked_jobs(
+        &self,
+        counts: Vec<QueueCounts>,
+        limits: &QueueLimits,
+    ) -> Vec<QueueCounts> {
+        let is_queue = |counts: &QueueCounts| self.class_of_list(&counts.name, limits).is_none();
+        let (mut queues, lists): (Vec<_>, Vec<_>) = counts.into_iter().partition(is_queue);
+        for list in lists {
+            let name = self.shown_queue(&list.name);
+            let known = queues.iter_mut().find(|queue| queue.name == name);
+            let Some(queue) = known else {
+                // Its own name was deleted.
+                queues.push(QueueCounts { name, ..list });
+                continue;
+            };
+            queue.depth += list.depth;
+            queue.oldest = [queue.oldest, list.oldest].into_iter().flatten().min();
+            queue.blocked.resource += list.blocked.resource;
+            for (resource, jobs) in list.blocked_by_resource {
+                let known = queue.blocked_by_resource.iter_mut().find(|(it, _)| *it == resource);
+                match known {
+                    Some((_, all)) => *all += jobs,
+                    None => queue.blocked_by_resource.push((resource, jobs)),
+                }
+            }
+            queue.blocked_by_resource.sort_unstable();
+        }
+        queues.sort_by(|one, other| one.name.cmp(&other.name));
+        queues
+    }
+
     /// Reads what is shown of queues, in their order.
     pub(super) async fn queue_readings(
         &self,
         connection: &mut LinkConnection,
         queues: &[QueueName],
     ) -> Result<Vec<QueueReading>, StoreError> {
-        Ok(self.readings_and_rates(connection, queues, &[]).await?.0)
+        Ok(self.readings_and_rates(connection, queues, &[], &[]).await?.0)
     }
 
-    /// Reads what is shown of queues, and what the rates of these resources owe, in their order.
+    /// Reads what is shown of queues, and what the rates of these resources owe, in their order. `suffixes`: as of
+    /// [`Self::readings_of`].
     pub(super) async fn readings_and_rates(
         &self,
         connection: &mut LinkConnection,
         queues: &[QueueName],
         resources: &[&str],
+        suffixes: &[String],
     ) -> Result<(Vec<QueueReading>, Vec<Option<RateReading>>), StoreError> {
         if self.is_split() {
             return Ok((self.queue_readings_by_queue(connection, queues).await?, Vec::new()));
@@ -118,7 +171,7 @@ impl StoreCore {
         let (mut readings, mut rates) = (Vec::with_capacity(queues.len()), Vec::new());
         for step in queues.chunks(QUEUES_PER_SCRIPT_MAX) {
             let resources = if rates.is_empty() { resources } else { &[] };
-            let invocation = self.readings_of(step, resources);
+            let invocation = self.readings_of(step, resources, suffixes);
             let reply: Result<Vec<Value>, _> = invocation.invoke_async(connection).await;
             let reply = reply.map_err(|error| self.link.failed(&error))?;
             readings.extend(QueueReading::all_of(&reply, step.len()));
@@ -134,11 +187,13 @@ impl StoreCore {
         resources.flat_map(|resource| resource.queues.iter().cloned()).collect()
     }
 
-    /// Returns the script that reads what is shown of queues, and what the rates of resources owe.
+    /// Returns the script that reads what is shown of queues, and what the rates of resources owe. Lists with these
+    /// suffixes count for queues without other jobs.
     pub(super) fn readings_of(
         &self,
         queues: &[QueueName],
         resources: &[&str],
+        suffixes: &[String],
     ) -> ScriptInvocation<'_> {
         let mut invocation = self.scripts.counts.prepare_invoke();
         for queue in queues {
@@ -149,7 +204,8 @@ impl StoreCore {
         if !resources.is_empty() {
             invocation.key(self.keys.rates());
         }
-        invocation.arg(OLDEST_BYTES_MAX).arg(self.micros_argument()).arg(resources);
+        invocation.arg(OLDEST_BYTES_MAX).arg(self.micros_argument());
+        invocation.arg(suffixes.len()).arg(suffixes).arg(resources);
         invocation
     }
 
@@ -233,16 +289,15 @@ const QUEUES_PER_SCRIPT_MAX: usize = 100;
 /// Of a larger job, only its time of enqueueing is read.
 const OLDEST_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the resources that hold back jobs of a queue, and counts these jobs for each.
+/// Returns the resources that hold back jobs of a queue, which are `blocking`, and counts these jobs for each.
 fn blocked_by(
-    room: &Room<'_>,
-    place: usize,
+    blocking: &[&str],
     queue: &QueueCounts,
     resources: &mut [ResourceCounts],
 ) -> Vec<(String, u64)> {
     let jobs = queue.blocked.resource;
-    let blocking = room.blocking(place).filter(|_| jobs > 0);
-    let blocking: Vec<(String, u64)> = blocking.map(|name| (name.to_owned(), jobs)).collect();
+    let blocking = blocking.iter().filter(|_| jobs > 0);
+    let blocking: Vec<(String, u64)> = blocking.map(|name| ((*name).to_owned(), jobs)).collect();
     for resource in resources {
         let is_it = |(name, _): &&(String, u64)| *name == resource.name;
         resource.blocked += blocking.iter().find(is_it).map_or(0, |(_, jobs)| *jobs);

@@ -74,6 +74,9 @@ const PUSH_MEMORY_COMMANDS: [CommandTrial; 3] = [
     ("unlink", TrialKey::Text, &[]),
 ];
 
+/// The commands of what a cluster can't have: resources that jobs use by their type.
+const ONE_SERVER_COMMANDS: [CommandTrial; 1] = [("hexists", TrialKey::Hash, &["x"])];
+
 /// What the nodes of a cluster need as well. First of all: `ASKING` concerns the next command.
 const CLUSTER_COMMANDS: [CommandTrial; 2] =
     [("asking", TrialKey::None, &[]), ("cluster|slots", TrialKey::None, &[])];
@@ -254,8 +257,11 @@ impl Permissions {
 
     /// Returns the commands in the order in which they are tried.
     fn commands(&self) -> impl Iterator<Item = &'static CommandTrial> {
-        let cluster = if self.is_cluster { CLUSTER_COMMANDS.as_slice() } else { &[] };
-        cluster.iter().chain(self.push_memory_commands()).chain(&COMMANDS)
+        let mode = match self.is_cluster {
+            true => CLUSTER_COMMANDS.as_slice(),
+            false => ONE_SERVER_COMMANDS.as_slice(),
+        };
+        mode.iter().chain(self.push_memory_commands()).chain(&COMMANDS)
     }
 
     const fn push_memory_commands(&self) -> &'static [CommandTrial] {
@@ -305,7 +311,7 @@ mod tests {
         let line = Permissions::new(Some("weir"), 3, "shop", "w*").line();
         let expected = "ACL SETUSER weir ~shop:queues ~shop:queue:* ~shop:schedule ~shop:retry \
                         ~shop:dead ~shop:processes ~shop:*:[0-9]*:????????????* ~shop:stat:* \
-                        ~shop:j|* ~shop:*-[0-9][0-9]-[0-9][0-9]:* ~shop:h|* ~w\\*:* +time ";
+                        ~shop:j|* ~shop:*-[0-9][0-9]-[0-9][0-9]:* ~shop:h|* ~w\\*:* +hexists +time ";
         assert!(line.starts_with(expected), "{line}");
         assert!(line.ends_with(" +multi +exec +select"), "{line}");
         let line = Permissions::new(None, 0, "", "weir").line();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::blocked_names;
 use super::link_connection::LinkConnection;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::QueueName;
@@ -41,7 +42,16 @@ impl StoreCore {
         &self,
         connection: &mut LinkConnection,
     ) -> Result<BTreeSet<QueueName>, StoreError> {
-        let (names, _) = self.bounded_names(connection, self.keys.reserving()).await?;
+        self.named_queues(connection, self.keys.reserving()).await
+    }
+
+    /// Returns the names in a set of Weir's own.
+    pub(super) async fn named_queues(
+        &self,
+        connection: &mut LinkConnection,
+        key: String,
+    ) -> Result<BTreeSet<QueueName>, StoreError> {
+        let (names, _) = self.bounded_names(connection, key).await?;
         Ok(self.parsed_names(&names))
     }
 
@@ -110,6 +120,11 @@ impl StoreCore {
     fn parsed_names(&self, names: &BTreeSet<Vec<u8>>) -> BTreeSet<QueueName> {
         let parse = |name: &Vec<u8>| {
             let name = String::from_utf8_lossy(name);
+            if let Some(list) =
+                blocked_names::split_name(&name).and(blocked_names::parse_name(&name))
+            {
+                return Some(list);
+            }
             let parsed = QueueName::parse(&name, &self.limits);
             if parsed.is_err() && self.state.borrow_mut().note_invalid_name(&name) {
                 tracing::warn!(

@@ -6,6 +6,7 @@ use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::model::{JobLocation, QueueName, SetName};
 use weir_jobs::store::{QueueAction, StoreError};
 
+use super::limits::QueueLimits;
 use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
 
@@ -68,8 +69,18 @@ impl StoreCore {
         }
         let name = queue.as_str();
         let (list, control) = (self.keys.list(name), self.keys.control(name));
+        let blocked = self.blocked_lists(queue);
         let mut pipeline = Pipeline::new();
         pipeline.atomic().llen(&list);
+        if matches!(action, QueueAction::Clear | QueueAction::Remove) {
+            for it in &blocked {
+                let list = self.keys.list(it.as_str());
+                pipeline.llen(&list).del(&list).ignore();
+                for names in [self.keys.queues(), self.keys.blocked()] {
+                    pipeline.srem(names, it.as_str()).ignore();
+                }
+            }
+        }
         match action {
             QueueAction::Pause => pipeline.hset(control, "paused", 1).ignore(),
             QueueAction::Resume => pipeline.hdel(control, "paused").ignore(),
@@ -80,7 +91,8 @@ impl StoreCore {
             pipeline.srem(self.keys.queues(), name).ignore();
         }
         let reply = pipeline.query_async(connection).await;
-        let (length,): (u64,) = reply.map_err(|error| self.link.failed(&error))?;
+        let lengths: Vec<u64> = reply.map_err(|error| self.link.failed(&error))?;
+        let length = lengths.iter().sum();
         match action {
             QueueAction::Pause | QueueAction::Resume => Ok(0),
             QueueAction::Clear => Ok(length),
@@ -119,8 +131,11 @@ impl StoreCore {
             }
         }
         let mut pipeline = Pipeline::new();
-        for key in [self.keys.queues(), self.keys.reserving(), self.keys.kills(), self.keys.rates()]
-        {
+        let mut keys =
+            QueueLimits::of(&self.state.borrow().allocation, &[]).running_keys(&self.keys);
+        keys.extend([self.keys.queues(), self.keys.reserving(), self.keys.kills()]);
+        keys.extend([self.keys.rates(), self.keys.blocked()]);
+        for key in keys {
             pipeline.del(key).ignore();
         }
         for key in self.keys.features() {
@@ -136,6 +151,7 @@ impl StoreCore {
         state.undelivered.clear();
         state.returned.clear();
         state.known.clear();
+        state.has_counted_running = false;
         state.sleeping.clear();
         state.queues.clear();
         state.lost.clear();

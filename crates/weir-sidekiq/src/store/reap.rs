@@ -57,6 +57,7 @@ impl StoreCore {
         self: &Rc<Self>,
         connection: &mut LinkConnection,
     ) -> Result<(), StoreError> {
+        self.return_unlimited(connection).await?;
         let has_ended = !self.leases(connection).await?.ended.is_empty();
         let is_full_pass = {
             let mut state = self.state.borrow_mut();
@@ -114,6 +115,21 @@ impl StoreCore {
     /// reply was lost.
     fn settled_below(&self) -> u64 {
         self.rounds.reserving_from().unwrap_or_else(|| self.state.borrow().next_number)
+    }
+
+    /// Returns whether another node's lease is alive, which has not stopped in order.
+    pub(super) async fn has_other_nodes(
+        &self,
+        connection: &mut LinkConnection,
+    ) -> Result<bool, StoreError> {
+        let own = self.token()?;
+        let stopped = connection.hgetall(self.clean_key()).await;
+        let stopped: BTreeMap<String, String> =
+            stopped.map_err(|error| self.link.failed(&error))?;
+        let stopped: BTreeSet<String> =
+            stopped.into_iter().map(|(node, epoch)| format!("{node}-{epoch}")).collect();
+        let alive = self.leases(connection).await?.alive;
+        Ok(alive.iter().any(|owner| *owner != own && !stopped.contains(owner)))
     }
 
     async fn leases(&self, connection: &mut LinkConnection) -> Result<Leases, StoreError> {

@@ -25,6 +25,12 @@ pub(super) struct PoppedJobs {
     pub(super) jobs: Vec<PoppedJob>,
     /// Queues whose next job may start only after a time, by a rate.
     pub(super) sleeping: Vec<(usize, Duration)>,
+    /// Queues of which no further job may start now, and the time after which a blocked one may by a rate.
+    pub(super) blocked: Vec<(usize, Option<Duration>)>,
+    /// Whether another script may find jobs, because this one has moved as many blocked ones as it may.
+    pub(super) has_more: bool,
+    /// Whether jobs in progress have to be counted.
+    pub(super) is_uncounted: bool,
 }
 
 /// Parses the result of the scripts that reserve jobs.
@@ -38,11 +44,22 @@ pub(super) fn popped_jobs(reply: Vec<Value>) -> PoppedJobs {
         let place = |value| usize::try_from(number(value)).unwrap_or(usize::MAX).wrapping_sub(1);
         let (worker, queue, number) = (place(worker), place(queue), number(name));
         match worker {
-            NO_WORKER => popped.sleeping.push((queue, Duration::from_micros(number))),
+            NO_WORKER => popped.add_note(queue, Duration::from_micros(number), &payload),
             worker => popped.jobs.push(PoppedJob { worker, queue, number, payload }),
         }
     }
     popped
+}
+
+impl PoppedJobs {
+    fn add_note(&mut self, queue: usize, wait: Duration, kind: &[u8]) {
+        match kind {
+            b"blocked" => self.blocked.push((queue, Some(wait).filter(|it| !it.is_zero()))),
+            b"more" => self.has_more = true,
+            b"uncounted" => self.is_uncounted = true,
+            _ => self.sleeping.push((queue, wait)),
+        }
+    }
 }
 
 /// Workers count from 1 in Redis.
@@ -110,11 +127,16 @@ mod tests {
     fn reserved_jobs_are_read() {
         let reply = vec![text("5"), Value::Int(1), Value::Int(2), text("7"), text("{}")];
         let sleeping = vec![Value::Int(0), Value::Int(3), text("1500"), text("")];
-        let popped = popped_jobs([reply, sleeping].concat());
+        let blocked = vec![Value::Int(0), Value::Int(2), text("0"), text("blocked")];
+        let later = vec![Value::Int(0), Value::Int(1), text("9"), text("blocked")];
+        let more = vec![Value::Int(0), Value::Int(1), text("0"), text("more")];
+        let popped = popped_jobs([reply, sleeping, blocked, later, more].concat());
         assert_eq!(popped.since, Timestamp::from_micros(5));
         let payload = b"{}".to_vec();
         assert_eq!(popped.jobs, [PoppedJob { worker: 0, queue: 1, number: 7, payload }]);
         assert_eq!(popped.sleeping, [(2, Duration::from_micros(1_500))]);
+        assert_eq!(popped.blocked, [(1, None), (0, Some(Duration::from_micros(9)))]);
+        assert!(popped.has_more && !popped.is_uncounted);
         assert_eq!(popped_jobs(Vec::new()), PoppedJobs::default());
     }
 

@@ -25,20 +25,41 @@ impl StoreCore {
         count: usize,
     ) -> Result<Vec<StoredJob>, StoreError> {
         let mut connection = self.ready().await?;
-        let length = self.length(&mut connection, place).await?;
+        let mut lengths = Vec::new();
+        for part in self.parts(place) {
+            lengths.push((self.length(&mut connection, &part).await?, part));
+        }
+        let length: usize = lengths.iter().map(|(length, _)| length).sum();
         let draws = if length == 0 { 0 } else { count.min(DRAWS_MAX) };
-        let positions: Vec<usize> = (0..draws).map(|_| fastrand::usize(..length)).collect();
+        let mut positions: Vec<usize> = (0..draws).map(|_| fastrand::usize(..length)).collect();
+        let mut jobs = Vec::new();
+        for (length, part) in lengths {
+            let (of_part, rest): (Vec<usize>, Vec<usize>) =
+                positions.into_iter().partition(|position| *position < length);
+            positions = rest.into_iter().map(|position| position - length).collect();
+            jobs.extend(self.drawn(&mut connection, &part, &of_part).await?);
+        }
+        Ok(jobs)
+    }
+
+    /// Returns the entries at some positions.
+    async fn drawn(
+        &self,
+        connection: &mut LinkConnection,
+        place: &JobLocation,
+        positions: &[usize],
+    ) -> Result<Vec<StoredJob>, StoreError> {
         if positions.is_empty() {
             return Ok(Vec::new());
         }
         let (entries, state, queue) = match place {
             JobLocation::Queue(queue) => {
-                let entries = self.list_at(&mut connection, queue, &positions).await?;
-                (entries, JobState::Enqueued, Some(queue))
+                let entries = self.list_at(connection, queue, positions).await?;
+                (entries, JobState::Enqueued, Some(&self.shown_queue(queue)))
             }
             JobLocation::Set(set) => {
                 let key = self.set_key(*set);
-                let entries = self.set_at(&mut connection, &key, &positions).await?;
+                let entries = self.set_at(connection, &key, positions).await?;
                 (entries, JobState::In(*set), None)
             }
         };
@@ -51,7 +72,11 @@ impl StoreCore {
         place: &JobLocation,
     ) -> Result<usize, StoreError> {
         let mut connection = self.ready().await?;
-        self.length(&mut connection, place).await
+        let mut length = 0;
+        for part in self.parts(place) {
+            length += self.length(&mut connection, &part).await?;
+        }
+        Ok(length)
     }
 
     async fn list_at(

@@ -16,6 +16,7 @@ use weir_jobs::store::{JobState, ScanPage, ScanRequest, StoreError};
 
 use super::entries::RawEntry;
 use super::link_connection::LinkConnection;
+use super::merged_pages::{ExaminedPage, merged, start_after};
 use super::page_end::PageEnd;
 use super::seconds;
 use super::store_core::StoreCore;
@@ -35,24 +36,49 @@ impl StoreCore {
         Ok(self.scan_with_orders(request).await?.0)
     }
 
-    /// Returns a page, and the times of all entries that it has examined.
     pub(super) async fn scan_with_orders(
         self: &Rc<Self>,
         request: &ScanRequest,
-    ) -> Result<(ScanPage, Vec<u64>), StoreError> {
+    ) -> Result<ExaminedPage, StoreError> {
         let mut connection = self.ready().await?;
+        let parts = self.parts(&request.place);
+        if let [_] = &*parts {
+            return self.scan_part(&mut connection, request).await;
+        }
+        let mut holder = None;
+        for (place, part) in parts.iter().enumerate() {
+            if let (Some(key), JobLocation::Queue(list)) = (&request.after, part)
+                && self.find_entry(&mut connection, list, key).await?.is_some()
+            {
+                holder = Some(place);
+            }
+        }
+        let mut pages = Vec::new();
+        for (number, place) in parts.into_iter().enumerate() {
+            let after = request.after.as_ref();
+            let after = after.map(|key| start_after(key, number, holder, request.newest_first));
+            let request = ScanRequest { place, after, ..request.clone() };
+            pages.push((number, self.scan_part(&mut connection, &request).await?));
+        }
+        Ok(merged(pages, request))
+    }
+
+    /// Returns a page of a list or a set.
+    async fn scan_part(
+        &self,
+        connection: &mut LinkConnection,
+        request: &ScanRequest,
+    ) -> Result<ExaminedPage, StoreError> {
         // One more than the page examines, to know whether it is the last one.
         let count = request.scan_max.min(self.limits.scan_jobs_max).max(1) + 1;
         let (entries, from) = match &request.place {
             JobLocation::Queue(queue) => {
-                self.queue_entries(&mut connection, queue, request, count).await?
+                self.queue_entries(connection, queue, request, count).await?
             }
-            JobLocation::Set(set) => {
-                (self.set_entries(&mut connection, *set, request, count).await?, 0)
-            }
+            JobLocation::Set(set) => (self.set_entries(connection, *set, request, count).await?, 0),
         };
         let (state, queue) = match &request.place {
-            JobLocation::Queue(queue) => (JobState::Enqueued, Some(queue)),
+            JobLocation::Queue(queue) => (JobState::Enqueued, Some(&self.shown_queue(queue))),
             JobLocation::Set(set) => (JobState::In(*set), None),
         };
         let (mut page, mut payloads) = (ScanPage::default(), Vec::new());
@@ -72,7 +98,7 @@ impl StoreCore {
                 payloads.push(&*entry.payload);
             }
         }
-        self.add_locks(&mut connection, &mut page.jobs, &payloads).await?;
+        self.add_locks(connection, &mut page.jobs, &payloads).await?;
         if let Some(key) = last {
             self.remember_page_end(request, from, page.scanned, key, follower);
         }

@@ -17,6 +17,9 @@ pub(super) struct StoreScripts {
     pub(super) push: Pair,
     pub(super) fetch: Script,
     pub(super) take: Script,
+    pub(super) count: Script,
+    pub(super) running: Script,
+    pub(super) release: Script,
     pub(super) give_back: Pair,
     pub(super) settle: Pair,
     pub(super) end: Script,
@@ -75,7 +78,16 @@ impl Default for StoreScripts {
                 with_features!(include_str!("scripts/push.lua")),
             ),
             fetch: Script::new(include_str!("scripts/fetch.lua")),
-            take: Script::new(include_str!("scripts/take.lua")),
+            take: Script::new(concat!(
+                include_str!("scripts/classes.lua"),
+                include_str!("scripts/take.lua")
+            )),
+            count: Script::new(concat!(
+                include_str!("scripts/classes.lua"),
+                include_str!("scripts/count.lua")
+            )),
+            running: Script::new(include_str!("scripts/running.lua")),
+            release: Script::new(include_str!("scripts/release.lua")),
             give_back: Pair::new(
                 include_str!("scripts/return.lua"),
                 with_features!(include_str!("scripts/return.lua")),

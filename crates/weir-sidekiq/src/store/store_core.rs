@@ -95,6 +95,12 @@ pub(super) struct StoreState {
     /// Where the next step of forgetting nodes begins.
     pub(super) forget_cursor: String,
     pub(super) allocation: Allocation,
+    /// How often the allocation was changed.
+    pub(super) allocations: u64,
+    /// Whether the jobs in progress were counted that use resources of the allocation by their type.
+    pub(super) has_counted_running: bool,
+    /// Whether blocked jobs may have to return to their queues, because the allocation has changed.
+    pub(super) has_unlimited: bool,
     pub(super) dispatcher: Dispatcher,
     /// Queues whose next job may start only later, by a rate.
     pub(super) sleeping: SleepingQueues,

@@ -41,6 +41,9 @@ mod queues;
 mod rates;
 #[path = "../../../weir-jobs/tests/it/contract/reservations.rs"]
 mod reservations;
+#[path = "../../../weir-jobs/tests/it/contract/resources.rs"]
+#[expect(dead_code, reason = "Redis has no tenants, and its queues are not strictly in turn")]
+mod resources;
 #[path = "../../../weir-jobs/tests/it/contract/restore.rs"]
 mod restore;
 #[path = "../../../weir-jobs/tests/it/contract/retries.rs"]
@@ -131,6 +134,32 @@ macro_rules! promises_of_rates {
     };
 }
 
+/// What a store promises of resources: one server, where a step may use the keys of several queues.
+macro_rules! promises_of_resources {
+    ($define:ident) => {
+        $define!({
+            resources:
+                a_resource_holds_over_types_and_queues,
+                other_types_of_a_queue_start_in_their_order,
+                a_job_starts_when_all_its_resources_have_room,
+                a_rate_holds_over_queues,
+                every_end_of_a_job_frees_its_resources,
+                resources_change_while_jobs_wait_and_run,
+                many_jobs_get_other_lanes_when_types_change,
+                the_fresh_lane_serves_the_newest_job_that_may_start,
+                a_flush_lets_the_rate_of_a_resource_begin_anew,
+                an_operator_moves_and_deletes_jobs_that_wait_for_a_resource,
+                resources_are_counted;
+        });
+    };
+}
+
+macro_rules! resources_of_redis {
+    ($tests:tt) => {
+        contract!(redis_resources: RedisHarness, $tests);
+    };
+}
+
 macro_rules! rates_of_redis {
     ($tests:tt) => {
         contract!(redis_limits: RedisHarness, $tests);
@@ -207,6 +236,7 @@ promises_of_durable_cron!(durable_cron_of_redis);
 promises_of_expiry!(expiry_in_redis);
 promises_of_unique_jobs!(unique_jobs_of_redis);
 promises_of_rates!(rates_of_redis);
+promises_of_resources!(resources_of_redis);
 promises_of_durable_stores!(durable_contract_of_redis);
 
 mod restricted;

@@ -24,5 +24,6 @@ pub(crate) mod rig;
 mod ruby;
 mod sharded;
 pub(crate) mod sharded_rig;
+mod types;
 mod unique;
 mod waiting;

@@ -10,11 +10,17 @@ use crate::process::wait_until;
 use crate::weir::{Site, Weir};
 
 fn write(site: &Site, redis: &RedisServer, payments: u32) {
+    let limits = format!(
+        "[jobs.queues.api]\nrate = \"1/d burst 3\"\n\
+         [jobs.resources.payments]\nconcurrency = {payments}\nqueues = [\"charges\", \"refunds\"]\n"
+    );
+    write_limits(site, redis, &limits);
+}
+
+fn write_limits(site: &Site, redis: &RedisServer, limits: &str) {
     site.write(&format!(
         "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}\n\
-         redis.lease = \"6s\"\nlimits.advanced.fetch_wait = \"100ms\"\n\
-         [jobs.queues.api]\nrate = \"1/d burst 3\"\n\
-         [jobs.resources.payments]\nconcurrency = {payments}\nqueues = [\"charges\", \"refunds\"]\n\
+         redis.lease = \"6s\"\nlimits.advanced.fetch_wait = \"100ms\"\n{limits}\
          [console]\nlisten = \"127.0.0.1:0\"\n",
         redis.port
     ));
@@ -105,4 +111,64 @@ fn two_weirs_share_limits_over_kills_and_reloads() {
     let mut first = Client::connect(next.jobs());
     assert_eq!(fetch(&mut first, "api"), None, "the rate has no new burst");
     assert!(next.stop().success() && weir.stop().success());
+}
+
+/// What is fetched until nothing may start.
+fn fetch_all(client: &mut Client, queues: &str) -> Vec<String> {
+    std::iter::from_fn(|| fetch(client, queues)).collect()
+}
+
+#[test]
+fn two_weirs_share_the_limit_of_a_type_over_a_kill_and_the_last_one_returns_blocked_jobs() {
+    const LIMITS: &str = "[jobs.resources.payments]\nconcurrency = 2\ntypes = [\"Charge\"]\n";
+    let Some(redis) = RedisServer::start() else { return };
+    let start = || {
+        let site = Site::new("");
+        write_limits(&site, &redis, LIMITS);
+        site.start()
+    };
+    let (killed, weir) = (start(), start());
+    let mut first = Client::connect(killed.jobs());
+    let mut client = Client::connect(weir.jobs());
+    for number in 1..=12 {
+        let jobtype = if number % 4 == 0 { "Mail" } else { "Charge" };
+        let jid = format!("{jobtype}-{number:04}");
+        let push =
+            format!(r#"PUSH {{"jid":"{jid}","jobtype":"{jobtype}","args":[],"queue":"shop"}}"#);
+        assert_eq!(client.run_command(&push), "+OK");
+    }
+    assert_eq!(fetch(&mut first, "shop").as_deref(), Some("Charge-0001"));
+    assert_eq!(fetch(&mut client, "shop").as_deref(), Some("Charge-0002"));
+    assert_eq!(fetch_all(&mut first, "shop"), ["Mail-0004", "Mail-0008", "Mail-0012"]);
+    let shop = queue(&weir, "shop");
+    assert_eq!((&shop["depth"], &shop["blocked_by"]["resource"]), (&7.into(), &7.into()), "{shop}");
+    assert_eq!(shop["resources"][0]["used"], 2, "{shop}");
+    let limits = weir.site.ok(&["jobs", "limits"]);
+    assert!(limits.contains("2/2"), "{limits}");
+    wait_until("the next sample shows the resource", || {
+        let (_, metrics) = get(weir.console(), "/metrics", "");
+        metrics.contains("weir_jobs_resource_working{resource=\"payments\"} 2")
+            && metrics.contains("weir_jobs_resource_blocked{resource=\"payments\"} 7")
+    });
+
+    kill_process(killed.service(), Signal::KILL).expect("killed");
+    drop(killed.kill_parent());
+    assert_eq!(client.run_command(r#"ACK {"jid":"Charge-0002"}"#), "+OK");
+    assert_eq!(fetch_all(&mut client, "shop"), ["Charge-0003"], "a job of the killed node counts");
+    let mut back = Vec::new();
+    wait_until("the jobs of the killed node return", || {
+        back.extend(fetch(&mut client, "shop"));
+        back.len() == 4
+    });
+    back.sort_unstable();
+    assert_eq!(back, ["Charge-0001", "Mail-0004", "Mail-0008", "Mail-0012"]);
+    assert_eq!(fetch(&mut client, "shop"), None);
+    let lengths = |list: &str| {
+        let length: usize =
+            redis::cmd("LLEN").arg(list).query(&mut redis.client()).expect("a length");
+        length
+    };
+    assert_eq!((lengths("queue:shop.blocked.payments"), lengths("queue:shop")), (6, 0));
+    assert!(weir.stop().success());
+    assert_eq!((lengths("queue:shop.blocked.payments"), lengths("queue:shop")), (0, 6));
 }

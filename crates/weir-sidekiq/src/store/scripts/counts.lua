@@ -2,7 +2,8 @@
 -- KEYS: for each queue its list, its reservations and its control hash; then the rates of resources, if any
 -- are named.
 -- ARGV: bytes of a job above which only its time of enqueueing is returned, time in microseconds ('' for
--- Redis' clock), then the names of resources.
+-- Redis' clock), the number of suffixes and the suffixes of lists that count as parts of an empty list, then the
+-- names of resources.
 -- Returns for each queue: jobs in its list, the job that is served next ('' for none), reserved jobs,
 -- '1' if it is paused, what its rate owes. Then what the rate of each resource owes: microseconds until it owes
 -- nothing, and since its last start; '' if none has started. A key of another type counts as absent.
@@ -21,7 +22,12 @@ local function add_owed(text)
 end
 local queues = #KEYS - #KEYS % 3
 for place = 1, queues, 3 do
-  add(redis.pcall('LLEN', KEYS[place]), 'number', 0)
+  local length = redis.pcall('LLEN', KEYS[place])
+  for suffix = 4, length == 0 and 3 + ARGV[3] or 0 do
+    local part = redis.pcall('LLEN', KEYS[place] .. ARGV[suffix])
+    length = length + (type(part) == 'number' and part or 0)
+  end
+  add(length, 'number', 0)
   local job = redis.pcall('LINDEX', KEYS[place], -1)
   if type(job) == 'string' and #job > tonumber(ARGV[1]) then
     local time = string.match(string.sub(job, -2048), '"enqueued_at":([%d.]+)')
@@ -33,7 +39,7 @@ for place = 1, queues, 3 do
   add(control[1], 'string', '')
   add_owed(control[2])
 end
-for place = 3, #ARGV do
+for place = 4 + ARGV[3], #ARGV do
   add_owed(redis.pcall('HGET', KEYS[queues + 1], ARGV[place]))
 end
 return read

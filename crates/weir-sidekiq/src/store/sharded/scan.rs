@@ -7,18 +7,12 @@ use std::ops::ControlFlow;
 
 use weir_jobs::metrics::StoreOperation;
 use weir_jobs::model::{EntryKey, JobLocation};
-use weir_jobs::store::{ScanPage, ScanRequest, StoreError, StoredJob};
+use weir_jobs::store::{ScanPage, ScanRequest, StoreError};
 
 use super::shard::Shard;
 use super::sharded_core::ShardedCore;
+use crate::store::merged_pages::{merged, start_after};
 use crate::store::store_core::StoreCore;
-
-/// A job on the page of a shard, with its place in the merged order.
-struct MergedJob {
-    order: u64,
-    shard: usize,
-    job: StoredJob,
-}
 
 impl ShardedCore {
     pub(super) async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
@@ -40,7 +34,7 @@ impl ShardedCore {
         });
         let pages = pages.await;
         let missing = pages.missing_text();
-        let mut page = merged(pages.any_done()?, &request);
+        let (mut page, _) = merged(pages.any_done()?, &request);
         page.missing = missing;
         Ok(page)
     }
@@ -79,68 +73,4 @@ impl StoreCore {
             }
         })
     }
-}
-
-/// Returns where the walk through one shard goes on. An empty jid stands for the first entry of its
-/// time. Shards are walked in the order of their places, whatever the direction.
-fn start_after(
-    key: &EntryKey,
-    shard: usize,
-    holder: Option<usize>,
-    newest_first: bool,
-) -> EntryKey {
-    let first_of = |order| EntryKey { order, jid: Box::from("") };
-    match holder {
-        // All of its time have been listed here.
-        Some(holder) if shard < holder && newest_first => first_of(key.order.saturating_sub(1)),
-        Some(holder) if shard < holder => first_of(key.order.saturating_add(1)),
-        Some(holder) if shard == holder => key.clone(),
-        // None of its time has been listed here, or its entry is gone.
-        _ => first_of(key.order),
-    }
-}
-
-/// Merges the pages of all shards into one. It ends where the first page ends that has more behind
-/// it.
-fn merged(pages: Vec<(usize, (ScanPage, Vec<u64>))>, request: &ScanRequest) -> ScanPage {
-    let rank = |order: u64, shard: usize| {
-        (if request.newest_first { u64::MAX - order } else { order }, shard)
-    };
-    let horizon = pages
-        .iter()
-        .filter_map(|(shard, (page, _))| Some((*shard, page.next.clone()?)))
-        .min_by_key(|(shard, next)| rank(next.order, *shard));
-    let mut jobs: Vec<MergedJob> = Vec::new();
-    let mut examined = Vec::with_capacity(pages.len());
-    for (shard, (page, orders)) in pages {
-        examined.push((shard, orders));
-        let of_shard = page.jobs.into_iter();
-        jobs.extend(of_shard.map(|job| MergedJob { order: job.key.order, shard, job }));
-    }
-    // A stable sort keeps the order of each shard.
-    jobs.sort_by_key(|it| rank(it.order, it.shard));
-    if let Some((shard, next)) = &horizon {
-        // Its own page is whole, even if its jobs are not quite in the order of time.
-        let end = rank(next.order, *shard);
-        jobs.retain(|it| it.shard == *shard || rank(it.order, it.shard) <= end);
-    }
-    let is_cut = jobs.len() > request.limit;
-    jobs.truncate(request.limit);
-    let last = jobs.last().filter(|_| is_cut).map(|it| it.job.key.clone());
-    // The next page examines again what is behind the end of this one.
-    let end = match (&horizon, jobs.last()) {
-        (_, Some(last)) if is_cut => Some((rank(last.order, last.shard), None)),
-        (Some((shard, next)), _) => Some((rank(next.order, *shard), Some(*shard))),
-        (None, _) => None,
-    };
-    let is_passed = |shard: usize, order: u64| {
-        end.is_none_or(|(end, whole)| whole == Some(shard) || rank(order, shard) <= end)
-    };
-    let scanned = examined
-        .iter()
-        .map(|(shard, orders)| orders.iter().filter(|order| is_passed(*shard, **order)).count());
-    let scanned = scanned.sum();
-    let next = last.or(horizon.map(|(_, next)| next));
-    let jobs = jobs.into_iter().map(|it| it.job).collect();
-    ScanPage { jobs, next, scanned, missing: None }
 }

@@ -223,13 +223,16 @@ fn a_key_of_another_type_stops_only_its_queue() {
         let node = Node::at(&redis, &clock);
         allocate(&[&node], &rate(5)).await;
         push(&node, "q", 1).await;
-        push(&node, "other", 1).await;
-        let control = "weir:{queue:q}:control";
-        let () = client(&redis).set(control, "odd").unwrap();
-        let jobs = node.fetch("w1", "q other", Duration::ZERO).await;
-        assert!(jobs.is_none() || &*jobs.unwrap().jid == "other-000001");
-        assert_eq!(node.fetch_now("q").await, None);
-        let _: u64 = client(&redis).del(control).unwrap();
+        let keys = ["weir:{queue:q}:control", "weir:{queue:q}:reserved"];
+        for (number, key) in keys.into_iter().enumerate() {
+            push(&node, "other", 1).await;
+            let () = client(&redis).set(key, "odd").unwrap();
+            let job = node.fetch("w1", "q other", Duration::ZERO).await;
+            assert_eq!(job.map(|job| job.jid).as_deref(), Some("other-000001"), "{number}");
+            assert_eq!(node.fetch_now("q").await, None);
+            let _: u64 = client(&redis).del(key).unwrap();
+            clock.advance(Duration::from_secs(1));
+        }
         assert_eq!(node.fetch_now("q").await.as_deref(), Some("q-000001"));
     });
 }
