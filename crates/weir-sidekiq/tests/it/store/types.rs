@@ -7,6 +7,7 @@ use redis::Commands as _;
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::{Allocation, QueueAllocation, ResourceLimits, ResourceRules};
 use weir_jobs::model::{EntryKey, JobLocation, Wid, WorkerEnd};
+use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{
     Action, BatchSize, FetchRequest, FindOutcome, JobState, QueueAction, QueueCounts, ScanRequest,
     Selection, Store,
@@ -235,7 +236,7 @@ fn calls(redis: &RedisServer) -> BTreeMap<String, u64> {
 
 #[test]
 fn blocked_jobs_are_examined_once() {
-    const BLOCKED: usize = 20_000;
+    const BLOCKED: u64 = 20_000;
     const FILL: &str = "for i = 1, tonumber(ARGV[1]) do redis.call('LPUSH', KEYS[1], \
         '{\"class\":\"A\",\"jid\":\"A-' .. string.format('%06d', i) .. '\",\"args\":[],\"enqueued_at\":' \
         .. string.format('%.3f', 1795000000 + i / 1000) .. '}') end redis.call('SADD', 'queues', 'q')";
@@ -249,7 +250,7 @@ fn blocked_jobs_are_examined_once() {
         assert_eq!(node.fetch_now("q").await.as_deref(), Some("X-900001"));
         let pops = |calls: &BTreeMap<String, u64>| calls["rpop"];
         let after_first = calls(&redis);
-        assert!(pops(&after_first) as usize >= BLOCKED, "each was examined");
+        assert!(pops(&after_first) >= BLOCKED, "each was examined");
         for node in [&other, &node, &other] {
             assert!(node.fetch_now("q").await.unwrap().starts_with("X-"));
         }
@@ -262,7 +263,7 @@ fn blocked_jobs_are_examined_once() {
         let reads = ["lindex", "lrange", "lpush"]
             .map(|name| after.get(name).unwrap_or(&0) - after_first.get(name).unwrap_or(&0));
         assert!(reads.iter().sum::<u64>() < 100, "{reads:?} for {BLOCKED} blocked jobs");
-        assert_eq!(used(&node).await, (1, BLOCKED as u64 - 1));
+        assert_eq!(used(&node).await, (1, BLOCKED - 1));
         ack(&node, "A-000001").await;
         assert_eq!(other.fetch_now("q").await.as_deref(), Some("A-000002"));
     });
@@ -272,7 +273,7 @@ fn blocked_jobs_are_examined_once() {
 fn a_type_is_that_of_the_text() {
     run(async |redis| {
         let node = Node::open(&redis);
-        allocate(&[&node], &pay(Some(1), None, "Clean a/b")).await;
+        allocate(&[&node], &pay(Some(1), None, "Clean")).await;
         push(&node, "q", 1, "X").await;
         let deep = format!("{}1{}", "[".repeat(1_100), "]".repeat(1_100));
         let limited = [
@@ -281,9 +282,8 @@ fn a_type_is_that_of_the_text() {
             r#"{"class":"Wrapper","wrapped":"Clean","jid":"L-3","args":[]}"#.to_owned(),
             r#"{"class":"Wrapper","custom":{"wrapped":"Clean"},"jid":"L-4","args":[]}"#.to_owned(),
             r#"{"args":[{"class":"X"}],"jid":"L-5","class":"Clean"}"#.to_owned(),
-            r#"{"class":"a\/b","jid":"L-6","args":[]}"#.to_owned(),
             // Lua's parser does not know it, so its names decide.
-            format!(r#"{{"class":"Clean","jid":"L-7","args":[{deep}]}}"#),
+            format!(r#"{{"class":"Clean","jid":"L-6","args":[{deep}]}}"#),
         ];
         let others = [
             r#"{"class":"X","jid":"O-1","args":[{"class":"Clean"},"Clean"]}"#.to_owned(),
@@ -299,11 +299,20 @@ fn a_type_is_that_of_the_text() {
             jids.push(jid);
         }
         assert_eq!(jids, ["X-000001", "L-1", "O-1", "O-2", "O-3", "O-4"]);
-        assert_eq!(used(&node).await, (1, 6));
-        for last in 1..7 {
+        assert_eq!(used(&node).await, (1, 5));
+        for last in 1..6 {
             ack(&node, &format!("L-{last}")).await;
             assert_eq!(node.fetch_now("q").await, Some(format!("L-{}", last + 1)));
         }
+        // A name that may be written in several ways.
+        allocate(&[&node], &pay(Some(1), None, "a/b")).await;
+        for (number, class) in [r"a\/b", "a/b", "X"].iter().enumerate() {
+            let text = format!(r#"{{"class":"{class}","jid":"S-{number}","args":[]}}"#);
+            let () = client(&redis).lpush("queue:q", text).unwrap();
+        }
+        assert_eq!(node.fetch_now("q").await.as_deref(), Some("S-0"));
+        assert_eq!(node.fetch_now("q").await.as_deref(), Some("S-2"));
+        assert_eq!(node.fetch_now("q").await, None);
     });
 }
 
@@ -522,17 +531,19 @@ fn the_rate_of_a_type_holds_over_nodes_and_wakes_fetches() {
         assert_eq!((served(&other, "q").await, served(&one, "q").await), ("A3".into(), "".into()));
     });
     run(async |redis| {
-        let node = Node::open(&redis);
+        // If each waited for the next poll, it would take minutes.
+        let node = Node::open_with(&redis, JobServerLimits::default(), |settings| {
+            settings.poll_interval = Duration::from_secs(5);
+        });
         allocate(&[&node], &pay(None, Some("200/s burst 1"), "A")).await;
-        let jobs = ["A"; 100].join(" ");
+        let jobs = ["A"; 30].join(" ");
         push(&node, "q", 1, &jobs).await;
         let fetches = async {
-            for _ in 0..100 {
+            for _ in 0..30 {
                 node.fetch("w1", "q", LONG).await.unwrap();
             }
         };
-        // If each waited for the next poll, of 20 to 100 ms, it would take many times as long.
-        tokio::time::timeout(Duration::from_secs(6), fetches).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(12), fetches).await.unwrap();
     });
 }
 
