@@ -27,6 +27,7 @@ use crate::job_text::{self, Added};
 use crate::model::{NewJob, QueueName};
 use crate::settings::JobServerLimits;
 use crate::stamp::Stamps;
+pub(crate) use custom_members::is_tracked;
 pub use custom_members::read as read_custom;
 pub use error::JobError;
 use fields::{CheckedFields, RETRY_DEFAULT, Rules};

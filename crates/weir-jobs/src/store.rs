@@ -432,10 +432,6 @@ pub struct WorkerReport {
     pub busy: u64,
 }
 
-const NO_TRACK: StoreError = StoreError::Unsupported(
-    "TRACK is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
-);
-
 const NO_BATCH: StoreError = StoreError::Unsupported(
     "BATCH is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
 );
@@ -539,14 +535,10 @@ pub trait Store: 'static {
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError>;
 
     /// Returns what is known of a tracked job.
-    async fn track(&self, _jid: &str) -> Result<Option<Track>, StoreError> {
-        Err(NO_TRACK)
-    }
+    async fn track(&self, jid: &str) -> Result<Option<Track>, StoreError>;
 
     /// Notes the progress of a job; ignored if it is not tracked.
-    async fn set_track(&self, _jid: &str, _update: TrackUpdate) -> Result<(), StoreError> {
-        Err(NO_TRACK)
-    }
+    async fn set_track(&self, jid: &str, update: TrackUpdate) -> Result<(), StoreError>;
 
     /// Creates a batch.
     async fn batch_new(&self, _definition: BatchDefinition) -> Result<BatchId, StoreError> {
@@ -626,16 +618,12 @@ pub trait Store: 'static {
     /// Returns up to `limit` tracked jobs after `after` (time of the last update and jid), in this order.
     async fn export_tracks(
         &self,
-        _after: Option<(Timestamp, Box<str>)>,
-        _limit: usize,
-    ) -> Result<Vec<(Box<str>, Track)>, StoreError> {
-        Ok(Vec::new())
-    }
+        after: Option<(Timestamp, Box<str>)>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, Track)>, StoreError>;
 
     /// Replaces what is known of a tracked job.
-    async fn import_track(&self, _jid: &str, _track: Track) -> Result<(), StoreError> {
-        Err(NO_TRACK)
-    }
+    async fn import_track(&self, jid: &str, track: Track) -> Result<(), StoreError>;
 
     /// Replaces what is remembered of a cron job.
     async fn import_cron(&self, _name: &str, _state: CronState) -> Result<(), StoreError> {

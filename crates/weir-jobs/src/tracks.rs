@@ -38,7 +38,9 @@ impl TrackState {
         self as u8
     }
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// Returns the state that the protocol names so.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == name)
     }
 

@@ -21,6 +21,7 @@
 //! - `ack`, `fail`, `vanish`, `act`, `change_queue`, `moves`, `move_run`, `queues`: the other operations.
 //! - `entries`, `scan`, `merged_pages`, `listed`, `find`, `overview`, `foreign`: what operators see.
 //! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself. `crons`: the times of cron jobs.
+//!   `tracks`: the progress of tracked jobs.
 //! - `queue_names`: names of queues, as many as are read at most.
 //! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
 //!   `live_versions`: what Sidekiq's pages show about this node.
@@ -111,6 +112,7 @@ mod statistics;
 mod store_core;
 mod stored;
 mod tasks;
+mod tracks;
 mod transfer;
 mod translate;
 mod type_classes;
@@ -146,6 +148,7 @@ pub use self::sharded::{
     PushPlacement, SHARDS_MAX, ShardOptions, ShardedStore, ShardedStoreOptions,
 };
 use self::store_core::{StoreCore, StoreState};
+use self::tracks::TrackNotes;
 pub use self::unsupported::NO_UNIQUE_JOBS;
 
 /// How the store reaches and uses one Redis.
@@ -183,6 +186,7 @@ impl RedisStore {
             keys: StoreKeys::new(&options.settings.namespace, &options.settings.prefix),
             scripts: Default::default(),
             crons: Default::default(),
+            tracks: Default::default(),
             push_memory: options.settings.push_memory(settings.limits.push_memory_jobs_max),
             confirmed: ConfirmedPushes::new(
                 &options.endpoint,
@@ -193,12 +197,16 @@ impl RedisStore {
             measured: metrics.store(&options.endpoint.to_string(), 1),
             class_metrics_layout: options.settings.class_metrics,
             metrics,
-            clock,
             lease: options.settings.lease,
             node: weir_base::node::node_name(&options.node_file)?,
             owner: RefCell::default(),
             registering: Default::default(),
-            state: RefCell::new(StoreState { allocation, ..StoreState::default() }),
+            state: RefCell::new(StoreState {
+                allocation,
+                tracks: TrackNotes::new(&clock),
+                ..StoreState::default()
+            }),
+            clock,
             waiting: Rc::default(),
             rounds: Default::default(),
             returning: Default::default(),

@@ -11,10 +11,9 @@ const NO_LOG: &str = "there is no segment log";
 const NO_LIMIT: &str = "Redis' maxmemory limits the jobs";
 
 const NO_LOCKS: &str = "jobs on several servers can't be unique (custom.unique_for is rejected)";
-const NO_TRACK: &str = "TRACK is not supported there";
 const NO_BATCHES: &str = "BATCH is not supported there";
 
-const IGNORED: [(Setting, &str); 14] = [
+const IGNORED: [(Setting, &str); 12] = [
     (JobServerSettings::FSYNC, OF_REDIS),
     (JobServerSettings::FSYNC_ACKS, OF_REDIS),
     (JobServerSettings::ACK_SYNC_MAX, OF_REDIS),
@@ -23,8 +22,6 @@ const IGNORED: [(Setting, &str); 14] = [
     (JobServerLimits::RESERVE_BYTES, NO_LOG),
     (JobServerLimits::SET_ASIDE_BYTES_MAX, NO_LOG),
     (JobServerLimits::MEMORY_BYTES_MAX, NO_LIMIT),
-    (JobServerLimits::TRACKS_MAX, NO_TRACK),
-    (JobServerLimits::TRACK_AGE_MAX, NO_TRACK),
     (JobServerLimits::BATCHES_MAX, NO_BATCHES),
     (JobServerLimits::BATCH_DEFINITION_BYTES_MAX, NO_BATCHES),
     (JobServerLimits::BATCH_COMMIT_TIMEOUT, NO_BATCHES),

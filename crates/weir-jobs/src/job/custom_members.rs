@@ -46,9 +46,21 @@ pub fn read(custom: &str, key: impl FnOnce() -> UniqueKey) -> Result<CustomMembe
     Ok(CustomMembers {
         expires_at: text.expires_at.map(expires_at).transpose()?,
         unique: unique_rule(text.unique_for, text.unique_until, key)?,
-        tracked: text.track.is_some_and(|raw| !matches!(raw.get(), "0" | "false" | "\"\"")),
+        tracked: asks_for_track(text.track),
         batch: text.bid.filter(|raw| raw.get() != "\"\"").map(batch),
     })
+}
+
+/// Returns whether `custom` asks to be tracked.
+pub(crate) fn is_tracked(custom: &str) -> bool {
+    if !custom.contains("track") && !custom.contains("\\u") {
+        return false;
+    }
+    serde_json::from_str(custom).is_ok_and(|text: CustomText<'_>| asks_for_track(text.track))
+}
+
+fn asks_for_track(track: Option<&RawValue>) -> bool {
+    track.is_some_and(|raw| !matches!(raw.get(), "0" | "false" | "\"\""))
 }
 
 fn expires_at(raw: &RawValue) -> Result<Timestamp, JobError> {

@@ -7,18 +7,16 @@ use crate::custom::CustomMembers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IgnoredMember {
     ExpiresAt,
-    Track,
 }
 
 impl IgnoredMember {
     /// All members, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 2] = [Self::ExpiresAt, Self::Track];
+    pub(crate) const ALL: [Self; 1] = [Self::ExpiresAt];
 
     /// Returns the member's name in jobs.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::ExpiresAt => "expires_at",
-            Self::Track => "track",
         }
     }
 
@@ -26,7 +24,6 @@ impl IgnoredMember {
     pub(crate) const fn consequence(self) -> &'static str {
         match self {
             Self::ExpiresAt => "such jobs do not expire",
-            Self::Track => "TRACK does not know such jobs",
         }
     }
 }
@@ -37,5 +34,4 @@ pub(crate) type IgnoredCounts = [u64; IgnoredMember::ALL.len()];
 /// Counts the members of a job that a store may ignore.
 pub(super) fn count(custom: &CustomMembers, counts: &mut IgnoredCounts) {
     counts[IgnoredMember::ExpiresAt as usize] += u64::from(custom.expires_at.is_some());
-    counts[IgnoredMember::Track as usize] += u64::from(custom.tracked);
 }

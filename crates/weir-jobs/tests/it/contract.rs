@@ -57,6 +57,19 @@ macro_rules! contract_of_all_stores {
     };
 }
 
+macro_rules! tracks_of_all_stores {
+    ($tests:tt) => {
+        contract!(memory_with_tracks: MemoryHarness, $tests);
+        contract!(embedded_with_tracks: EmbeddedHarness, $tests);
+    };
+}
+
+macro_rules! durable_tracks_of_embedded {
+    ($tests:tt) => {
+        contract!(embedded_tracks_survive: EmbeddedHarness, $tests);
+    };
+}
+
 macro_rules! cron_of_all_stores {
     ($tests:tt) => {
         contract!(memory_with_cron: MemoryHarness, $tests);
@@ -71,6 +84,8 @@ macro_rules! durable_cron_of_embedded {
 }
 
 promises_of_every_store!(contract_of_all_stores);
+promises_of_tracks!(tracks_of_all_stores);
+promises_of_durable_tracks!(durable_tracks_of_embedded);
 promises_of_cron!(cron_of_all_stores);
 promises_of_durable_cron!(durable_cron_of_embedded);
 
@@ -106,11 +121,6 @@ mod obeys_custom {
                     an_imported_job_is_stored_whoever_holds_its_lock,
                     an_expired_job_is_dropped_when_it_would_be_fetched,
                     many_expired_jobs_do_not_keep_a_fetch_waiting;
-                tracking:
-                    a_track_follows_its_job,
-                    operators_and_vanished_workers_change_the_state,
-                    tracks_are_limited_and_expire,
-                    progress_moves_to_another_store;
                 batching:
                     callbacks_come_when_all_jobs_have_ended,
                     a_failed_job_completes_its_batch_and_its_retry_succeeds,
@@ -193,7 +203,7 @@ mod obeys_custom {
     }
     promises!(memory: MemoryHarness);
     promises!(embedded: EmbeddedHarness);
-    use super::{batching, caps, crons, dispatch, fair, rates, resources, tracking, unique};
+    use super::{batching, caps, crons, dispatch, fair, rates, resources, unique};
 }
 
 /// The same after a crash.
@@ -205,7 +215,6 @@ mod obeys_custom_and_survives {
             after_a_crash_a_lock_is_that_of_its_last_holder,
             features_survive_compaction;
         tracking:
-            progress_survives_a_crash,
             progress_survives_compaction;
         batching:
             batches_survive_a_crash,

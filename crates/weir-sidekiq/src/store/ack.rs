@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use weir_jobs::metrics::StaleReport;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::store::StoreError;
+use weir_jobs::tracks::TrackState;
 
 use super::features::FeatureEvent;
 use super::link_connection::LinkConnection;
@@ -55,6 +56,7 @@ impl StoreCore {
                     self.observe_run(&job.queue, job.since);
                     self.record_class(&job, self.done_now(&job));
                     self.end_run(&job, None);
+                    self.note_reserved(&job, TrackState::Success);
                     self.count(&job.queue, |totals| totals.processed += 1);
                 }
                 None if lost.contains(&number) => unknown.push(place),
@@ -224,6 +226,9 @@ impl StoreCore {
         }
         let removed = connection.lrem(&list, -1, payload).await;
         let removed: u64 = removed.map_err(|error| self.link.failed(&error))?;
+        if removed == 1 {
+            self.note_stored(payload, TrackState::Success);
+        }
         Ok(removed == 1)
     }
 }

@@ -113,6 +113,7 @@ impl StoreCore {
         }
         self.record_class(&job, RunOutcome::Failed);
         self.end_run(&job, Some(&failure));
+        self.note_failed(&job, outcome);
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;
@@ -141,6 +142,7 @@ impl StoreCore {
         }
         self.record_class(&found.job, RunOutcome::Failed);
         self.end_foreign_run(&found.job, Some(&failure));
+        self.note_failed(&found.job, outcome);
         self.count(queue, |totals| {
             totals.processed += 1;
             totals.failed += 1;

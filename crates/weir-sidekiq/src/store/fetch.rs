@@ -10,6 +10,7 @@ use weir_jobs::dispatch::{Candidate, Choice, QueueEnd};
 use weir_jobs::job_class::job_class;
 use weir_jobs::model::{Delivery, QueueName, Wid};
 use weir_jobs::store::StoreError;
+use weir_jobs::tracks::TrackState;
 
 use super::feature_calls::ExpiredJob;
 use super::features::StoredFeatures;
@@ -22,6 +23,7 @@ use super::replies::{PoppedJobs, QueueReading, popped_jobs};
 use super::reservations::Reservation;
 use super::store_core::{StoreCore, StoreState};
 use super::stored::{MalformedPayload, StoredText};
+use super::tracks::is_tracked_text;
 use super::translate;
 use super::waiting::FetchGroup;
 
@@ -381,6 +383,7 @@ impl StoreCore {
                     self.observe_wait(queue, text.enqueued_at());
                     reservation.run = Some(self.started_run(&reservation, text.enqueued_at()));
                     let delivery = Delivery { jid: reservation.jid.clone(), json };
+                    self.note_reserved(&reservation, TrackState::Working);
                     self.state.borrow_mut().reservations.insert(number, reservation);
                     accepted.handovers[job.worker].add(number, delivery);
                 }
@@ -453,6 +456,7 @@ pub(super) fn reservation_of(
         since,
         expires_at: since + reserve_for,
         payload: payload.to_vec(),
+        is_tracked: is_tracked_text(text),
         run: None,
         arrival: 0,
         features: StoredFeatures::of(text, queue.as_str()),

@@ -12,6 +12,7 @@ use weir_base::clock::Timestamp;
 use weir_jobs::model::{QueueName, Wid};
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
+use weir_jobs::tracks::TrackState;
 
 use super::features::FeatureEvent;
 use super::fetch::reservation_of;
@@ -125,6 +126,7 @@ impl StoreCore {
         if has_ended {
             self.record_class(&found.job, self.done_now(&found.job));
             self.end_foreign_run(&found.job, None);
+            self.note_reserved(&found.job, TrackState::Success);
         }
         Ok(has_ended.then_some(found.job.queue))
     }

@@ -146,6 +146,16 @@ impl StoreKeys {
         self.weirs(&format!("counted:{node}"))
     }
 
+    /// A sorted set: the times of the last changes of tracked jobs, by jid. On one slot with `track_states`.
+    pub(super) fn tracks(&self) -> String {
+        self.beside("tracks", "updated")
+    }
+
+    /// A hash: what is known of tracked jobs, by jid (`scripts/tracks.lua`).
+    pub(super) fn track_states(&self) -> String {
+        self.beside("tracks", "states")
+    }
+
     /// A hash: what is remembered of each cron job (`scripts/cron_state.lua`).
     pub(super) fn cron(&self) -> String {
         self.weirs("cron")

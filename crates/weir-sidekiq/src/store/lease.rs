@@ -180,6 +180,7 @@ impl StoreCore {
         let mut connection = self.ready().await?;
         self.flush_statistics(&mut connection).await?;
         self.flush_class_metrics(&mut connection).await?;
+        drop(self.send_tracks(&mut connection).await);
         self.report_stop(&mut connection).await?;
         let Some(owner) = self.owner.borrow().clone() else { return Ok(()) };
         self.take_lease(&mut connection, &owner, "renew").await?;

@@ -15,6 +15,7 @@ use super::seconds;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
+use super::tracks::tracked_jid;
 use super::transfer::{TransferOutcome, TransferSource, TransferTarget};
 use super::translate;
 
@@ -60,6 +61,8 @@ pub(super) struct Shifted {
     pub(super) positions: Vec<usize>,
     /// Places of those among the texts that were searched only in part.
     unsearched: Vec<usize>,
+    /// The jids of tracked jobs that were moved.
+    pub(super) tracked: Vec<String>,
 }
 
 impl Shifted {
@@ -67,6 +70,7 @@ impl Shifted {
         self.moved += other.moved;
         self.rejected.extend(other.rejected);
         self.positions.extend(other.positions);
+        self.tracked.extend(other.tracked);
     }
 
     /// Returns the outcome for `texts`.
@@ -80,7 +84,9 @@ impl Shifted {
         };
         let positions: Vec<usize> = places(MOVED).map(|place| texts[place].position).collect();
         let unsearched = places(UNSEARCHED).collect();
-        Self { moved: positions.len() as u64, rejected: Vec::new(), positions, unsearched }
+        let tracked = places(MOVED).filter_map(|place| tracked_jid(&texts[place].old)).collect();
+        let moved = positions.len() as u64;
+        Self { moved, rejected: Vec::new(), positions, tracked, unsearched }
     }
 
     /// Returns the outcome if all stay.
@@ -155,6 +161,7 @@ impl StoreCore {
             }
             shifted.add(step);
         }
+        self.note_moved(&shifted.tracked, target);
         if let MoveSource::List(queue) = source
             && let Some(page) = self.page_end.borrow_mut().as_mut()
             && page.queue == *queue

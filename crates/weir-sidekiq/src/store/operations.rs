@@ -16,6 +16,7 @@ use weir_jobs::store::{
     Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError,
     WorkerReport, store_parts,
 };
+use weir_jobs::tracks::{Track, TrackUpdate};
 
 use super::inspection::NO_RESOURCES_IN_CLUSTER;
 use super::unsupported::check_supported;
@@ -162,6 +163,26 @@ impl Store for RedisStore {
         let number = state.reservations.with_jid(jid).next();
         number.iter().for_each(|number| state.reservations.extend(*number, until));
         Ok(number.is_some())
+    }
+
+    async fn track(&self, jid: &str) -> Result<Option<Track>, StoreError> {
+        self.core.track(jid).await
+    }
+
+    async fn set_track(&self, jid: &str, update: TrackUpdate) -> Result<(), StoreError> {
+        self.core.set_track(jid, update).await
+    }
+
+    async fn export_tracks(
+        &self,
+        after: Option<(Timestamp, Box<str>)>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, Track)>, StoreError> {
+        self.core.export_tracks(after, limit).await
+    }
+
+    async fn import_track(&self, jid: &str, track: Track) -> Result<(), StoreError> {
+        self.core.import_track(jid, track).await
     }
 
     async fn cron_states(&self) -> Result<CronStates, StoreError> {

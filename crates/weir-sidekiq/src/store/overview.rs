@@ -50,6 +50,9 @@ impl StoreCore {
     }
 
     async fn read_counts(&self, connection: &mut LinkConnection) -> Result<Counts, StoreError> {
+        if self.state.borrow().tracks.has_waiting() {
+            drop(self.send_tracks(connection).await);
+        }
         let visible = self.visible_queues(connection).await?;
         let mut queues = self.reserving_queues(connection).await?;
         queues.extend(visible.iter().cloned());
@@ -57,6 +60,7 @@ impl StoreCore {
         let queues: Vec<QueueName> = queues.into_iter().collect();
         let mut pipeline = Pipeline::new();
         pipeline.zcard(self.keys.scheduled()).zcard(self.keys.retries()).zcard(self.keys.dead());
+        pipeline.zcard(self.keys.tracks());
         if self.keeps_features() {
             let [locks, _] = self.keys.features();
             pipeline.hlen(locks);
@@ -98,6 +102,7 @@ impl StoreCore {
             scheduled: set(),
             retries: set(),
             dead: set(),
+            tracked: set(),
             unique_locks: set(),
             reserved: readings.iter().map(|reading| u64::from(reading.reserved)).sum(),
             processed_total: totals.processed,
@@ -105,6 +110,7 @@ impl StoreCore {
             pushed_total: totals.pushed,
             ..Counts::default()
         };
+        self.state.borrow_mut().tracks.set_existing(counts.tracked > 0);
         self.keep_figures_of_absent_nodes(&mut counts);
         Ok(counts)
     }

@@ -9,6 +9,7 @@ use weir_jobs::custom::UniqueRule;
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{NewJob, QueueName, SetName};
 use weir_jobs::store::{Restored, StoreError};
+use weir_jobs::tracks::TrackState;
 
 use super::link_connection::LinkConnection;
 use super::push_call::{self, LockRequest, PlacedJob, PushCall, PushMode, PushReply};
@@ -187,6 +188,9 @@ impl StoreCore {
         for (place, (job, set)) in jobs.iter().enumerate() {
             if reply.repeated.contains(&place) || reply.is_rejected(place) {
                 continue;
+            }
+            if job.custom.tracked {
+                self.note_track(job.jid, TrackState::Enqueued);
             }
             if let Ok(queue) = QueueName::parse(job.queue, &self.limits) {
                 self.count(&queue, |totals| totals.pushed += 1);

@@ -141,6 +141,7 @@ impl StoreCore {
         for key in self.keys.features() {
             pipeline.del(key).ignore();
         }
+        pipeline.del(&[self.keys.tracks(), self.keys.track_states()]).ignore();
         for set in SetName::ALL.map(|set| self.keys.set(set)) {
             pipeline.del(&[&self.keys.leaving(&set), &set]).ignore();
         }
@@ -155,6 +156,7 @@ impl StoreCore {
         state.sleeping.clear();
         state.queues.clear();
         state.lost.clear();
+        state.tracks.clear();
         state.statistics_id = None;
         state.totals = Default::default();
         state.flushed = Default::default();

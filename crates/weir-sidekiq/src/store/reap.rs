@@ -14,6 +14,7 @@ use std::rc::Rc;
 use redis::{AsyncCommands as _, Pipeline};
 use weir_jobs::model::QueueName;
 use weir_jobs::store::StoreError;
+use weir_jobs::tracks::TrackState;
 
 use super::link_connection::LinkConnection;
 use super::owner::parse_field;
@@ -238,6 +239,11 @@ impl StoreCore {
             .map(|field| ReturningField { field, jid: String::new(), lock: None })
             .collect();
         let moved = self.return_fields(connection, queue.as_str(), by, &returning).await?;
+        for (value, _) in values.iter().zip(&moved).filter(|(_, moved)| **moved) {
+            if let Some(payload) = value.as_deref().and_then(payload_of) {
+                self.note_stored(payload, TrackState::Enqueued);
+            }
+        }
         for (jid, _) in jids.into_iter().zip(moved).filter(|(_, moved)| *moved) {
             if let Some(jid) = jid {
                 self.state.borrow_mut().returned.insert(&jid, queue.clone());

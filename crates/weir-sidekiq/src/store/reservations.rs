@@ -22,6 +22,8 @@ pub(super) struct Reservation {
     pub(super) expires_at: Timestamp,
     /// As it was in the list.
     pub(super) payload: Vec<u8>,
+    /// Whether TRACK knows the job.
+    pub(super) is_tracked: bool,
     /// Its place in the order in which reservations entered the table, which sets it. Numbers have another order: they are
     /// given to jobs before Redis reserves them.
     pub(super) arrival: u64,
@@ -158,6 +160,7 @@ mod tests {
             since: Timestamp::from_millis(1),
             expires_at: Timestamp::from_millis(expires),
             payload: Vec::new(),
+            is_tracked: false,
             run: None,
             arrival: 0,
             features: None,

@@ -29,6 +29,8 @@ impl StoreCore {
         let retries = self.enqueue_due(&mut connection, SetName::Retries).await;
         let trimmed = self.trim_dead(&mut connection, &self.token()?).await;
         let served = if self.waiting.is_empty() { Ok(()) } else { self.serve().await };
+        // Where Redis is full, jobs go on and notes wait.
+        drop(self.expire_tracks(&mut connection).await);
         expired.and(scheduled).and(retries).and(trimmed).and(served)
     }
 

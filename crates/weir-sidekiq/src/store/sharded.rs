@@ -7,6 +7,7 @@
 //! - `placement`, `push`: which shard gets a pushed job.
 //! - `readings`, `plan`, `held`, `serve`: which shard serves a FETCH.
 //! - `ends`: ACK, FAIL and what else concerns a reservation.
+//! - `tracks`: the progress of tracked jobs, each on the shard of its job.
 //! - `operators`, `scan`, `overview`: what operators do and see. `evacuate`: empties the sets of a
 //!   shard that drains.
 //!
@@ -29,6 +30,7 @@ mod serve;
 mod shard;
 mod sharded_core;
 mod tasks;
+mod tracks;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;

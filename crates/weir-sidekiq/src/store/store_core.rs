@@ -35,6 +35,7 @@ use super::rounds::Rounds;
 use super::scripts::StoreScripts;
 use super::seconds;
 use super::sleeping::SleepingQueues;
+use super::tracks::{TrackNotes, TrackWriter};
 use super::undelivered::UndeliveredJob;
 use super::waiting::WaitingFetches;
 
@@ -48,6 +49,7 @@ pub(super) struct StoreCore {
     pub(super) keys: StoreKeys,
     pub(super) scripts: StoreScripts,
     pub(super) crons: CronScripts,
+    pub(super) tracks: TrackWriter,
     pub(super) push_memory: PushMemory,
     pub(super) confirmed: ConfirmedPushes,
     pub(super) limits: JobServerLimits,
@@ -107,6 +109,7 @@ pub(super) struct StoreState {
     pub(super) next_number: u64,
     /// Greater than every time of enqueueing that this node has written.
     pub(super) next_order: u64,
+    pub(super) tracks: TrackNotes,
     pub(super) totals: NodeTotals,
     /// The totals that Sidekiq's counters contain.
     pub(super) flushed: NodeTotals,

@@ -11,6 +11,7 @@ use weir_jobs::store::StoreError;
 use super::server_figures::FIGURES_EVERY;
 use super::settings::RedisStoreSettings;
 use super::store_core::StoreCore;
+use super::tracks::send_notes;
 
 /// Polls without a job make the next ones rarer, up to this factor.
 const IDLE_FACTOR_MAX: u32 = 5;
@@ -33,6 +34,7 @@ pub(super) fn spawn(core: &Rc<StoreCore>, settings: &RedisStoreSettings) -> Vec<
     let lease = core.lease;
     let mut tasks = vec![
         tokio::task::spawn_local(serve_waiting(weak(), settings.poll_interval)),
+        tokio::task::spawn_local(send_notes(weak())),
         tokio::task::spawn_local(repeat(weak(), settings.schedule_interval, Duty::Due)),
         tokio::task::spawn_local(repeat(weak(), lease / RENEWALS_PER_LEASE, Duty::Renew)),
         tokio::task::spawn_local(repeat(weak(), lease / REAPS_PER_LEASE, Duty::Reap)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_jobs::model::QueueName;
 use weir_jobs::rules;
 use weir_jobs::store::StoreError;
+use weir_jobs::tracks::TrackState;
 
 use super::features::FreedLock;
 use super::handover::GiveBack;
@@ -51,6 +52,7 @@ impl GiveBack for StoreCore {
         for number in numbers {
             // A job that its worker has lost meanwhile is not this FETCH's any more.
             if let Some(reservation) = state.reservations.remove(*number) {
+                state.note_reserved(&reservation, TrackState::Enqueued);
                 let lock = reservation.features.and_then(|features| features.freed_lock());
                 let queue = reservation.queue;
                 state.undelivered.push(UndeliveredJob { queue, number: *number, lock });

@@ -11,6 +11,7 @@ use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{FailureCause, QueueName, Wid, WorkerEnd, WorkerKills};
 use weir_jobs::rules::{self, Return};
 use weir_jobs::store::StoreError;
+use weir_jobs::tracks::TrackState;
 
 use super::link_connection::LinkConnection;
 use super::store_core::StoreCore;
@@ -207,6 +208,9 @@ impl super::store_core::StoreState {
     fn note_returned(&mut self, queue: &QueueName, jobs: &[(u64, Box<str>)], now: Timestamp) {
         for (number, jid) in jobs {
             let ended = self.reservations.remove(*number);
+            if let Some(job) = &ended {
+                self.note_reserved(job, TrackState::Enqueued);
+            }
             if let Some(run) = ended.and_then(|job| job.run) {
                 run.returned(jid, now);
             }

@@ -52,6 +52,9 @@ mod retries;
 mod scan;
 #[path = "../../../weir-jobs/tests/it/contract/scheduled.rs"]
 mod scheduled;
+#[path = "../../../weir-jobs/tests/it/contract/tracking.rs"]
+#[expect(dead_code, reason = "Redis has no segments to compact")]
+mod tracking;
 #[path = "../../../weir-jobs/tests/it/contract/unique.rs"]
 #[expect(dead_code, reason = "Redis has no log that is compacted")]
 mod unique;
@@ -181,6 +184,21 @@ macro_rules! durable_cron_of_redis {
     };
 }
 
+macro_rules! tracks_of_redis {
+    ($tests:tt) => {
+        contract!(redis_tracks: RedisHarness, $tests);
+        contract!(one_address_tracks: OneAddressHarness, $tests);
+    };
+}
+
+macro_rules! durable_tracks_of_redis {
+    ($tests:tt) => {
+        contract!(redis_tracks_survive: RedisHarness, $tests);
+        contract!(sharded_tracks_survive: ShardedHarness, $tests);
+        contract!(one_address_tracks_survive: OneAddressHarness, $tests);
+    };
+}
+
 /// What a store promises that drops expired jobs, on one server or many.
 macro_rules! promises_of_expiry {
     ($define:ident) => {
@@ -231,6 +249,15 @@ macro_rules! unique_jobs_of_redis {
 }
 
 promises_of_every_store!(contract_of_redis);
+promises_of_tracks!(tracks_of_redis);
+// `tracks_max` holds for each server, so an import does not forget the oldest of all.
+contract!(sharded_tracks: ShardedHarness, {
+    tracking:
+        a_track_follows_its_job,
+        operators_and_vanished_workers_change_the_state,
+        tracks_are_limited_and_expire;
+});
+promises_of_durable_tracks!(durable_tracks_of_redis);
 promises_of_cron!(cron_of_redis);
 promises_of_durable_cron!(durable_cron_of_redis);
 promises_of_expiry!(expiry_in_redis);

@@ -24,6 +24,7 @@ pub(crate) mod rig;
 mod ruby;
 mod sharded;
 pub(crate) mod sharded_rig;
+mod tracks;
 mod types;
 mod unique;
 mod waiting;

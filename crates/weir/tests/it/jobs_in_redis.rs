@@ -42,6 +42,38 @@ fn faktory_clients_and_sidekiq_share_the_jobs_in_redis() {
     assert!(weir.stop().success());
 }
 
+#[test]
+fn the_progress_of_a_job_in_redis_is_tracked() {
+    let Some(redis) = RedisServer::start() else { return };
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = {{ redis = [{{ url = \"redis://127.0.0.1:{}\" }}] }}\n\
+         [console]\nlisten = \"off\"\n",
+        redis.port
+    ));
+    let weir = site.start();
+    let mut client = Client::connect(weir.jobs());
+    let mut track = |expected: &str| {
+        let reply = client.run_command("TRACK GET it-job-0001");
+        assert!(reply.contains(expected), "{reply}");
+    };
+    track(r#""state":"unknown""#);
+    let mut worker = Client::connect(weir.jobs());
+    let job = r#"{"jid":"it-job-0001","jobtype":"Hello","args":[],"custom":{"track":1}}"#;
+    assert_eq!(worker.run_command(&format!("PUSH {job}")), "+OK");
+    track(r#""state":"enqueued""#);
+    assert!(worker.run_command("FETCH default").contains("it-job-0001"));
+    track(r#""state":"working""#);
+    let set = r#"TRACK SET {"jid":"it-job-0001","percent":40,"desc":"half"}"#;
+    assert_eq!(worker.run_command(set), "+OK");
+    track(r#""percent":40,"desc":"half","state":"working""#);
+    assert_eq!(worker.run_command(r#"ACK {"jid":"it-job-0001"}"#), "+OK");
+    track(r#""percent":40,"desc":"half","state":"success""#);
+    let exported = weir.site.ok(&["jobs", "export"]);
+    assert!(exported.contains(r#""place":"tracks""#), "{exported}");
+    assert!(weir.stop().success());
+}
+
 /// More than are sent while a sample is taken.
 const PUSHES_MAX: u32 = 300;
 

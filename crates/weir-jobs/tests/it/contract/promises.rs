@@ -135,6 +135,29 @@ macro_rules! promises_of_every_store {
     };
 }
 
+/// What a store promises that tracks jobs.
+macro_rules! promises_of_tracks {
+    ($define:ident) => {
+        $define!({
+            tracking:
+                a_track_follows_its_job,
+                operators_and_vanished_workers_change_the_state,
+                tracks_are_limited_and_expire,
+                progress_moves_to_another_store;
+        });
+    };
+}
+
+/// The same of a store that survives the process.
+macro_rules! promises_of_durable_tracks {
+    ($define:ident) => {
+        $define!({
+            tracking:
+                progress_survives_a_crash;
+        });
+    };
+}
+
 /// What a store promises that remembers the times of cron jobs.
 macro_rules! promises_of_cron {
     ($define:ident) => {

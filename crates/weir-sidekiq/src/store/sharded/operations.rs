@@ -16,6 +16,7 @@ use weir_jobs::store::{
     Restored, Sample, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoreOpenError,
     WorkerReport,
 };
+use weir_jobs::tracks::{Track, TrackUpdate};
 
 use super::{Shard, ShardedStore, ShardedStoreOptions};
 use crate::store::unsupported::check_supported_by_shards;
@@ -147,6 +148,26 @@ impl Store for ShardedStore {
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
         self.core.extend(jid, until).await
+    }
+
+    async fn track(&self, jid: &str) -> Result<Option<Track>, StoreError> {
+        self.core.track(jid).await
+    }
+
+    async fn set_track(&self, jid: &str, update: TrackUpdate) -> Result<(), StoreError> {
+        self.core.set_track(jid, update).await
+    }
+
+    async fn export_tracks(
+        &self,
+        after: Option<(Timestamp, Box<str>)>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, Track)>, StoreError> {
+        self.core.export_tracks(after, limit).await
+    }
+
+    async fn import_track(&self, jid: &str, track: Track) -> Result<(), StoreError> {
+        self.core.import_track(jid, track).await
     }
 
     async fn act(

@@ -33,6 +33,7 @@ impl ShardedCore {
             sum.scheduled += counts.scheduled;
             sum.retries += counts.retries;
             sum.dead += counts.dead;
+            sum.tracked += counts.tracked;
             sum.reserved += counts.reserved;
             sum.processed_total += counts.processed_total;
             sum.failed_total += counts.failed_total;

@@ -147,6 +147,8 @@ fn the_documented_permissions_suffice_for_the_contract_and_each_is_used() {
     promises_of_unique_jobs!(all_in_turn);
     promises_of_expiry!(all_in_turn);
     promises_of_resources!(all_in_turn);
+    promises_of_tracks!(all_in_turn);
+    promises_of_durable_tracks!(all_in_turn);
     run_alone(nodes_and_pages(database()));
     let used = monitor.end(&redis);
     assert_all_used(&line, &used);
@@ -173,6 +175,8 @@ fn the_permissions_for_a_cluster_suffice_for_the_contract_and_each_is_used() {
     promises_of_cron!(all_in_turn_in_a_cluster);
     promises_of_durable_cron!(all_in_turn_in_a_cluster);
     promises_of_expiry!(all_in_turn_in_a_cluster);
+    promises_of_tracks!(all_in_turn_in_a_cluster);
+    promises_of_durable_tracks!(all_in_turn_in_a_cluster);
     run_alone(nodes_and_pages(endpoint.clone()));
     run_alone(push_while_a_slot_moves(&cluster, &endpoint));
     let ended = monitors.into_iter().zip(&cluster.masters);
