@@ -48,10 +48,14 @@ impl Autopilot {
         if before == Mode::Off {
             self.sampler.begin_anew();
         }
+        let text = match before == mode {
+            true => format!("{by} set the mode to {mode}, as before"),
+            false => format!("{by} changed the mode from {before} to {mode}"),
+        };
         self.log.write(JournalEntry {
             kind: EntryKind::Mode,
             mode,
-            text: format!("{by} changed the mode from {before} to {mode}"),
+            text,
             by: Some(by.clone()),
             ..JournalEntry::default()
         });
