@@ -83,7 +83,9 @@ impl Shard {
     ) {
         let mut output = Vec::new();
         self.subscribe_authorised(state, key, request, &mut output);
-        self.send(state, key, &output);
+        if !output.is_empty() {
+            self.send(state, key, &output);
+        }
         let session = state.session(key);
         if session.subscriptions.is_empty() && session.postponed.is_none() {
             // The error was sent. The client reconnects later.
