@@ -20,8 +20,8 @@
 //!   push becomes durable, and is stored once.
 //! - `ack`, `fail`, `vanish`, `act`, `change_queue`, `moves`, `move_run`, `queues`: the other operations.
 //! - `entries`, `scan`, `merged_pages`, `listed`, `find`, `overview`, `foreign`: what operators see.
-//! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself. `crons`: the times of cron jobs.
-//!   `tracks`: the progress of tracked jobs.
+//! - `schedule`, `reap`, `prune`, `tasks`: what happens by itself. `crons`, `cron_scripts`: the times
+//!   of cron jobs. `tracks`, `track_notes`: the progress of tracked jobs.
 //! - `queue_names`: names of queues, as many as are read at most.
 //! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
 //!   `live_versions`: what Sidekiq's pages show about this node.
@@ -47,6 +47,7 @@ mod confirm;
 mod confirm_command;
 mod confirm_settings;
 mod confirmed_pushes;
+mod cron_scripts;
 mod crons;
 mod entries;
 mod fail;
@@ -112,12 +113,14 @@ mod statistics;
 mod store_core;
 mod stored;
 mod tasks;
+mod track_notes;
 mod tracks;
 mod transfer;
 mod translate;
 mod type_classes;
 mod type_runs;
 mod undelivered;
+mod undelivered_job;
 mod unsupported;
 mod vanish;
 mod waiting;
@@ -148,7 +151,7 @@ pub use self::sharded::{
     PushPlacement, SHARDS_MAX, ShardOptions, ShardedStore, ShardedStoreOptions,
 };
 use self::store_core::{StoreCore, StoreState};
-use self::tracks::TrackNotes;
+use self::track_notes::TrackNotes;
 pub use self::unsupported::NO_UNIQUE_JOBS;
 
 /// How the store reaches and uses one Redis.

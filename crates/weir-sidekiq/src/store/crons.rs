@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use redis::{AsyncCommands as _, Script};
+use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::cron::{CRON_KEPT, CronRunOutcome, CronState, CronStates};
 use weir_jobs::job::JobBatch;
@@ -36,36 +36,6 @@ const CLAIMS_MAX: usize = 10;
 enum JobStep {
     Push,
     Skip,
-}
-
-/// The scripts of cron jobs.
-#[derive(Debug)]
-pub(super) struct CronScripts {
-    register: Script,
-    run: Script,
-    claim: Script,
-    done: Script,
-    set: Script,
-}
-
-impl Default for CronScripts {
-    fn default() -> Self {
-        macro_rules! with_state {
-            ($($file:literal),+) => {
-                Script::new(concat!(
-                    include_str!("scripts/cron_state.lua"),
-                    $(include_str!(concat!("scripts/", $file))),+
-                ))
-            };
-        }
-        Self {
-            register: with_state!("cron_register.lua"),
-            run: with_state!("cron_run.lua", "push.lua", "cron_end.lua"),
-            claim: with_state!("cron_claim.lua"),
-            done: with_state!("cron_done.lua"),
-            set: with_state!("cron_set.lua"),
-        }
-    }
 }
 
 impl StoreCore {

@@ -23,7 +23,7 @@ use super::replies::{PoppedJobs, QueueReading, popped_jobs};
 use super::reservations::Reservation;
 use super::store_core::{StoreCore, StoreState};
 use super::stored::{MalformedPayload, StoredText};
-use super::tracks::is_tracked_text;
+use super::track_notes::is_tracked_text;
 use super::translate;
 use super::waiting::FetchGroup;
 

@@ -15,7 +15,7 @@ use super::seconds;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
 use super::stored::StoredText;
-use super::tracks::tracked_jid;
+use super::track_notes::tracked_jid;
 use super::transfer::{TransferOutcome, TransferSource, TransferTarget};
 use super::translate;
 

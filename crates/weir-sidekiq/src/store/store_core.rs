@@ -20,7 +20,7 @@ use weir_jobs::store::{Counts, LostWorkers, QueueTraffic, StoreError};
 use super::adopted::AdoptedWorkers;
 use super::class_metrics::ClassMetrics;
 use super::confirmed_pushes::ConfirmedPushes;
-use super::crons::CronScripts;
+use super::cron_scripts::CronScripts;
 use super::keys::StoreKeys;
 use super::link::RedisLink;
 use super::link_connection::LinkConnection;
@@ -35,8 +35,8 @@ use super::rounds::Rounds;
 use super::scripts::StoreScripts;
 use super::seconds;
 use super::sleeping::SleepingQueues;
-use super::tracks::{TrackNotes, TrackWriter};
-use super::undelivered::UndeliveredJob;
+use super::track_notes::{TrackNotes, TrackWriter};
+use super::undelivered_job::UndeliveredJob;
 use super::waiting::WaitingFetches;
 
 /// Names of queues that are logged once as not served.

@@ -13,19 +13,12 @@ use super::handover::GiveBack;
 use super::link_connection::LinkConnection;
 use super::settlement::Settlement;
 use super::store_core::StoreCore;
+use super::undelivered_job::UndeliveredJob;
 
 /// The age at which a count of kills starts again.
 pub(super) const COUNT_AGE_MAX: Duration = rules::KILLS_AGE_MAX;
 /// Jobs that one script returns.
 pub(super) const RETURNED_PER_SCRIPT_MAX: usize = 25;
-
-/// A reserved job that nobody has received.
-#[derive(Debug)]
-pub(super) struct UndeliveredJob {
-    queue: QueueName,
-    pub(super) number: u64,
-    lock: Option<FreedLock>,
-}
 
 /// A reserved job that returns to its queue.
 #[derive(Clone, Debug)]

@@ -123,9 +123,17 @@ macro_rules! all_in_turn {
     };
 }
 
+/// The same of a cluster, which has one store at a time.
+macro_rules! keep_in_a_cluster {
+    (tracking, progress_moves_to_another_store) => {};
+    ($module:ident, $test:ident) => {
+        keep!(RestrictedClusterHarness, $module, $test);
+    };
+}
+
 macro_rules! all_in_turn_in_a_cluster {
     ({ $($module:ident: $($test:ident),+;)+ }) => {
-        $($(keep!(RestrictedClusterHarness, $module, $test);)+)+
+        $($(keep_in_a_cluster!($module, $test);)+)+
     };
 }
 
