@@ -11,6 +11,7 @@ use weir_base::clock::Timestamp;
 use weir_jobs::custom::UniqueRule;
 use weir_jobs::model::{JobLocation, NewJob, QueueName, SetName};
 use weir_jobs::store::{Action, StoreError, StoredJob};
+use weir_jobs::tracks::TrackState;
 
 use super::features::{FEATURE_TEXTS, FeatureEvent, StoredFeatures};
 use super::link_connection::LinkConnection;
@@ -94,6 +95,9 @@ impl StoreCore {
                 .inspect_err(|_| self.state.borrow_mut().reply_lost = true)?;
             if ended {
                 self.metrics.expired();
+                if let Some(jid) = features.tracked_jid() {
+                    self.note_track(jid, TrackState::Dead);
+                }
             }
         }
         Ok(())

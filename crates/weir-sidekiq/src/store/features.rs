@@ -64,6 +64,11 @@ struct TagText<'a> {
 }
 
 impl StoredFeatures {
+    /// Returns the jid of a job that TRACK knows.
+    pub(super) fn tracked_jid(&self) -> Option<&str> {
+        self.custom.tracked.then_some(&*self.jid)
+    }
+
     /// Returns the features of a job. `queue` is that of its list, for a text without one.
     pub(super) fn of(text: &StoredText<'_>, queue: &str) -> Option<Box<Self>> {
         let custom = text.value("custom").filter(|custom| custom.starts_with('{'))?;

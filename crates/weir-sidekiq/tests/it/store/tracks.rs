@@ -78,6 +78,20 @@ fn a_job_that_sidekiq_pushed_is_tracked_from_its_fetch() {
 }
 
 #[test]
+fn a_job_that_expired_is_dead() {
+    run(async |redis| {
+        let clock = Clock::manual(Timestamp::from_micros(1_795_202_902_000_000));
+        let node = Node::at(&redis, &clock);
+        let custom = r#"{"track":1,"expires_at":"2026-11-20T19:28:23Z"}"#;
+        node.push(&job("job-00001").replace(r#"{"track":1}"#, custom)).await.unwrap();
+        assert_eq!(state(&node, "job-00001").await, "enqueued");
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(node.fetch_now("q").await, None);
+        assert_eq!(state(&node, "job-00001").await, "dead");
+    });
+}
+
+#[test]
 fn jobs_that_are_not_tracked_leave_no_key() {
     run(async |redis| {
         let node = Node::open(&redis);
