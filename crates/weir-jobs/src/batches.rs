@@ -13,6 +13,7 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 use crate::callback_text;
+pub use crate::callback_text::batch_of_callback;
 use crate::custom::BatchId;
 use crate::metrics::{JobServerLimit, JobsMetrics};
 use crate::settings::JobServerLimits;
@@ -82,7 +83,8 @@ pub struct BatchDefinition {
 
 impl BatchDefinition {
     /// Returns the definition with the id of the batch in its callbacks.
-    pub(crate) fn for_batch(&self, id: BatchId) -> Self {
+    #[must_use]
+    pub fn for_batch(&self, id: BatchId) -> Self {
         let callback = |json: &Option<Vec<u8>>| {
             let json = json.as_ref()?;
             Some(callback_text::with_batch(json, id).unwrap_or_else(|_| json.clone()))
@@ -95,7 +97,8 @@ impl BatchDefinition {
     }
 
     /// Returns the size of its texts.
-    fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         let callbacks = [&self.complete, &self.success].into_iter().flatten();
         self.description.len() + callbacks.map(Vec::len).sum::<usize>()
     }
@@ -319,22 +322,15 @@ impl Batches {
         metrics: &JobsMetrics,
     ) -> Result<(), StoreError> {
         let (max, bytes_max) = (limits.batches_max, limits.batch_memory_bytes_max);
-        let text = if self.len() >= max {
+        if self.len() >= max {
             metrics.limit_hit(JobServerLimit::BatchesMax);
-            let setting = JobServerLimits::BATCHES_MAX;
-            format!(
-                "too many batches: at most {max}; raise {setting}, or wait until some have ended"
-            )
-        } else if self.definition_bytes + definition.bytes() > bytes_max {
+            return Err(StoreError::too_many_batches(max));
+        }
+        if self.definition_bytes + definition.bytes() > bytes_max {
             metrics.limit_hit(JobServerLimit::BatchMemoryBytesMax);
-            let setting = JobServerLimits::BATCH_MEMORY_BYTES_MAX;
-            format!(
-                "too much memory for batches: their descriptions and callbacks may have {bytes_max} bytes; raise {setting}, or wait until some have ended"
-            )
-        } else {
-            return Ok(());
-        };
-        Err(StoreError::Limit(text))
+            return Err(StoreError::too_many_batch_bytes(bytes_max));
+        }
+        Ok(())
     }
 
     pub(crate) fn contains(&self, id: BatchId) -> bool {

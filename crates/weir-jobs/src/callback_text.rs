@@ -32,9 +32,27 @@ pub(crate) fn with_batch(json: &[u8], id: BatchId) -> Result<Vec<u8>, serde_json
     serde_json::to_vec(&members)
 }
 
+/// Returns the batch that the `custom` of a job names as that whose callback it is.
+#[must_use]
+pub fn batch_of_callback(custom: &str) -> Option<BatchId> {
+    let mut members: Members = serde_json::from_str(custom).ok()?;
+    BatchId::parse(&serde_json::from_str::<String>(members.remove(CALLBACK_BID)?.get()).ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_callback_names_its_batch() {
+        let bid = BatchId(7);
+        assert_eq!(batch_of_callback(&format!(r#"{{"x":1,"_bid":"{bid}"}}"#)), Some(bid));
+        for custom in
+            ["{}", r#"{"_bid":7}"#, r#"{"_bid":"x"}"#, "[]", r#"{"bid":"b-0000000000000007"}"#]
+        {
+            assert_eq!(batch_of_callback(custom), None, "{custom}");
+        }
+    }
 
     #[test]
     fn a_callback_gets_a_jid_and_its_batch_and_keeps_its_values() {

@@ -46,6 +46,12 @@ impl BatchId {
 
     const PREFIX: &str = "b-";
 
+    /// Returns a random id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(fastrand::u64(1..))
+    }
+
     /// Parses the text of an id.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -432,10 +432,6 @@ pub struct WorkerReport {
     pub busy: u64,
 }
 
-const NO_BATCH: StoreError = StoreError::Unsupported(
-    "BATCH is not supported for jobs in Redis: it needs the embedded store (jobs.store)",
-);
-
 const NO_CRON: StoreError = StoreError::Unsupported(
     "jobs.cron needs a single server in jobs.store: several do not know what the others have enqueued",
 );
@@ -541,24 +537,16 @@ pub trait Store: 'static {
     async fn set_track(&self, jid: &str, update: TrackUpdate) -> Result<(), StoreError>;
 
     /// Creates a batch.
-    async fn batch_new(&self, _definition: BatchDefinition) -> Result<BatchId, StoreError> {
-        Err(NO_BATCH)
-    }
+    async fn batch_new(&self, definition: BatchDefinition) -> Result<BatchId, StoreError>;
 
     /// Prepares a batch for more jobs.
-    async fn batch_open(&self, _id: BatchId) -> Result<(), StoreError> {
-        Err(NO_BATCH)
-    }
+    async fn batch_open(&self, id: BatchId) -> Result<(), StoreError>;
 
     /// Commits a batch: its callbacks are stored once its jobs are over.
-    async fn batch_commit(&self, _id: BatchId) -> Result<(), StoreError> {
-        Err(NO_BATCH)
-    }
+    async fn batch_commit(&self, id: BatchId) -> Result<(), StoreError>;
 
     /// Returns the counts of a batch.
-    async fn batch_status(&self, _id: BatchId) -> Result<BatchStatus, StoreError> {
-        Err(NO_BATCH)
-    }
+    async fn batch_status(&self, id: BatchId) -> Result<BatchStatus, StoreError>;
 
     /// Returns what is remembered of the cron jobs.
     async fn cron_states(&self) -> Result<CronStates, StoreError> {
@@ -611,9 +599,7 @@ pub trait Store: 'static {
 
     /// Adds a batch of an export, to be committed once its jobs are restored. Returns false if there
     /// is a batch with its id.
-    async fn import_batch(&self, _batch: ExportedBatch) -> Result<bool, StoreError> {
-        Err(NO_BATCH)
-    }
+    async fn import_batch(&self, batch: ExportedBatch) -> Result<bool, StoreError>;
 
     /// Returns up to `limit` tracked jobs after `after` (time of the last update and jid), in this order.
     async fn export_tracks(

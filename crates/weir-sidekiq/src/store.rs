@@ -13,7 +13,7 @@
 //! - `lease`, `owner`, `adopted`: this node's right to its reservations. `nodes`, `known_nodes`: what the
 //!   nodes report to each other.
 //! - `waiting`, `rounds`, `serve`, `fetch`, `handover`, `undelivered`: from a list to a FETCH.
-//! - `features`, `feature_calls`: unique locks and expiry of jobs.
+//! - `features`, `feature_calls`: unique locks, batches and expiry of jobs. `batches`: BATCH.
 //! - `limits`, `rate_reading`, `sleeping`: which queues may start jobs now. `type_classes`, `blocked_lists`,
 //!   `blocked_names`: the same by the types of jobs.
 //! - `push`, `push_call`, `push_memory`, `confirm`, `confirmed_pushes`, `confirm_command`: how a
@@ -36,6 +36,7 @@ mod ack;
 mod act;
 mod adopted;
 mod backtrace;
+mod batches;
 mod blocked_lists;
 mod blocked_names;
 mod change_queue;
@@ -152,7 +153,7 @@ pub use self::sharded::{
 };
 use self::store_core::{StoreCore, StoreState};
 use self::track_notes::TrackNotes;
-pub use self::unsupported::NO_UNIQUE_JOBS;
+pub use self::unsupported::{NO_BATCHES_OF_JOBS, NO_UNIQUE_JOBS};
 
 /// How the store reaches and uses one Redis.
 #[derive(Clone, Debug)]

@@ -11,9 +11,9 @@ const NO_LOG: &str = "there is no segment log";
 const NO_LIMIT: &str = "Redis' maxmemory limits the jobs";
 
 const NO_LOCKS: &str = "jobs on several servers can't be unique (custom.unique_for is rejected)";
-const NO_BATCHES: &str = "BATCH is not supported there";
+const NO_BATCHES: &str = "BATCH is rejected on several servers";
 
-const IGNORED: [(Setting, &str); 12] = [
+const IGNORED: [(Setting, &str); 8] = [
     (JobServerSettings::FSYNC, OF_REDIS),
     (JobServerSettings::FSYNC_ACKS, OF_REDIS),
     (JobServerSettings::ACK_SYNC_MAX, OF_REDIS),
@@ -22,8 +22,14 @@ const IGNORED: [(Setting, &str); 12] = [
     (JobServerLimits::RESERVE_BYTES, NO_LOG),
     (JobServerLimits::SET_ASIDE_BYTES_MAX, NO_LOG),
     (JobServerLimits::MEMORY_BYTES_MAX, NO_LIMIT),
+];
+
+/// The same on several servers.
+const IGNORED_BY_SHARDS: [(Setting, &str); 6] = [
+    (JobServerLimits::UNIQUE_LOCKS_MAX, NO_LOCKS),
     (JobServerLimits::BATCHES_MAX, NO_BATCHES),
     (JobServerLimits::BATCH_DEFINITION_BYTES_MAX, NO_BATCHES),
+    (JobServerLimits::BATCH_MEMORY_BYTES_MAX, NO_BATCHES),
     (JobServerLimits::BATCH_COMMIT_TIMEOUT, NO_BATCHES),
     (JobServerLimits::BATCH_AGE_MAX, NO_BATCHES),
 ];
@@ -43,8 +49,7 @@ pub(super) fn warn(jobs: &Jobs, values: &[SettingValue], warnings: &mut Vec<Stri
         let why = "has no effect with one server in jobs.store";
         warnings.extend(placement.map(|path| format!("{path} {why}")));
     }
-    let of_shards = [(JobServerLimits::UNIQUE_LOCKS_MAX, NO_LOCKS)];
-    let of_shards = if jobs.redis_shards.len() > 1 { &of_shards[..] } else { &[] };
+    let of_shards: &[_] = if jobs.redis_shards.len() > 1 { &IGNORED_BY_SHARDS } else { &[] };
     let ignored = || IGNORED.iter().chain(of_shards);
     let why = |path: &String| ignored().find(|(setting, _)| setting.is(path));
     let ignored = set.filter_map(|path| Some((path, why(path)?.1)));

@@ -54,6 +54,24 @@ impl StoreError {
         ))
     }
 
+    /// Returns the error of a batch for which there is no room: there are `max`.
+    #[must_use]
+    pub fn too_many_batches(max: usize) -> Self {
+        let setting = JobServerLimits::BATCHES_MAX;
+        Self::Limit(format!(
+            "too many batches: at most {max}; raise {setting}, or wait until some have ended"
+        ))
+    }
+
+    /// Returns the error of a batch whose texts have no room: all may have `bytes_max` bytes.
+    #[must_use]
+    pub fn too_many_batch_bytes(bytes_max: usize) -> Self {
+        let setting = JobServerLimits::BATCH_MEMORY_BYTES_MAX;
+        Self::Limit(format!(
+            "too much memory for batches: their descriptions and callbacks may have {bytes_max} bytes; raise {setting}, or wait until some have ended"
+        ))
+    }
+
     /// Returns whether the error is about one job of a batch, so that the others can be stored.
     #[must_use]
     pub const fn is_of_one_job(&self) -> bool {

@@ -24,7 +24,7 @@ use super::link_connection::LinkConnection;
 use super::push_call::{PushCall, PushReply};
 use super::push_memory::PushMemory;
 use super::store_core::StoreCore;
-use super::unsupported::check_supported_by_shards;
+use super::unsupported::check_supported;
 
 /// A node notes this often that its settings have a cron job.
 const NOTED_EVERY_SECONDS: u64 = 3_600;
@@ -61,8 +61,8 @@ impl StoreCore {
     ) -> Result<CronRunOutcome, StoreError> {
         let mut connection = self.ready().await?;
         if let Some(job) = &job {
-            // The script takes no locks.
-            check_supported_by_shards(std::slice::from_ref(job))?;
+            // The script takes no locks and counts in no batch.
+            check_supported(std::slice::from_ref(job))?;
             self.make_room_for_queues(&mut connection, &[job.queue].into()).await?;
             if !self.is_split() {
                 return self.cron_step(&mut connection, name, at, job, JobStep::Push).await;

@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
+use weir_jobs::batches::CallbackKind;
 use weir_jobs::custom::UniqueRule;
 use weir_jobs::model::{JobLocation, NewJob, QueueName, SetName};
-use weir_jobs::store::{Action, StoreError, StoredJob};
+use weir_jobs::store::{Action, CallbackJob, StoreError, StoredJob};
 use weir_jobs::tracks::TrackState;
 
 use super::features::{FEATURE_TEXTS, FeatureEvent, StoredFeatures};
@@ -41,12 +42,12 @@ impl StoreCore {
 
     /// Returns the tag of a job with these features, if scripts need one.
     pub(super) fn tag(&self, features: Option<&StoredFeatures>) -> Option<String> {
-        features.filter(|_| self.keeps_features())?.tag()
+        features.filter(|_| self.keeps_features())?.tag(&self.micros_argument())
     }
 
     /// Returns the tag of a job with this text.
     pub(super) fn tag_of_payload(&self, payload: &[u8]) -> Option<String> {
-        self.keeps_features().then(|| StoredFeatures::of_payload(payload)?.tag()).flatten()
+        self.tag(StoredFeatures::of_payload(payload).as_deref())
     }
 
     /// Adds the tags of jobs that an operator or a worker moves or ends.
@@ -153,7 +154,8 @@ impl StoreCore {
                 return Ok(discarded);
             }
         }
-        let text = "the queue gets unique jobs faster than they are deleted: try again";
+        let text =
+            "the queue gets unique jobs or jobs of batches faster than they are deleted: try again";
         Err(StoreError::Unavailable(text.to_owned()))
     }
 
@@ -170,7 +172,8 @@ impl StoreCore {
             invocation.key(self.keys.control(queue.as_str())).key(self.keys.queues());
         }
         if self.keeps_features() {
-            invocation.key(&self.keys.features()[..]);
+            let [locks, _] = self.keys.locks();
+            invocation.key(locks).key(self.keys.batches());
         }
         invocation.arg(kind).arg(removed.map_or("", QueueName::as_str));
         let cleared = invocation.invoke_async(connection).await;
@@ -229,7 +232,7 @@ impl StoreCore {
         connection: &mut LinkConnection,
         locks: &[String],
     ) -> Result<BTreeMap<String, (Timestamp, String)>, StoreError> {
-        let [held, _] = self.keys.features();
+        let [held, _] = self.keys.locks();
         let holders = connection.hmget(held, locks).await;
         let holders: Vec<Option<String>> = match holders {
             // Nobody holds a lock in a key of another type.
@@ -244,8 +247,8 @@ impl StoreCore {
         Ok(holders.filter_map(|(lock, text)| Some((lock.clone(), parse(text?)?))).collect())
     }
 
-    /// Adds to jobs that are shown when their locks end. Each has its text as it is stored.
-    pub(super) async fn add_locks(
+    /// Adds what is known of the features of jobs that are shown. Each has its text as it is stored.
+    pub(super) async fn add_features(
         &self,
         connection: &mut LinkConnection,
         jobs: &mut [StoredJob],
@@ -255,16 +258,59 @@ impl StoreCore {
             return Ok(());
         }
         let features = payloads.iter().map(|payload| StoredFeatures::of_payload(payload));
-        let locks: Vec<Option<String>> = features.map(|features| features?.lock()).collect();
+        let features: Vec<Option<Box<StoredFeatures>>> = features.collect();
+        if features.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let locks: Vec<Option<String>> =
+            features.iter().map(|features| features.as_ref()?.lock()).collect();
         let asked: Vec<String> = locks.iter().flatten().cloned().collect();
+        if !asked.is_empty() {
+            let holders = self.lock_holders(connection, &asked).await?;
+            for (job, lock) in jobs.iter_mut().zip(locks) {
+                let holder = lock.and_then(|lock| holders.get(&lock));
+                let own = holder.filter(|(_, jid)| **jid == *job.key.jid);
+                job.features.lock_until = own.map(|(ends_at, _)| *ends_at);
+            }
+        }
+        self.add_batch_features(connection, jobs, &features).await
+    }
+
+    /// Adds which jobs have failed in their batches, and which are callbacks.
+    async fn add_batch_features(
+        &self,
+        connection: &mut LinkConnection,
+        jobs: &mut [StoredJob],
+        features: &[Option<Box<StoredFeatures>>],
+    ) -> Result<(), StoreError> {
+        let (mut asked, mut pipeline) = (Vec::new(), redis::pipe());
+        for (place, features) in features.iter().enumerate() {
+            let Some(features) = features else { continue };
+            if let Some(batch) = features.batch() {
+                pipeline.hget(self.keys.batch_jobs(batch), &*jobs[place].key.jid);
+                asked.push((place, None));
+            }
+            if let Some(batch) = features.callback() {
+                for kind in [CallbackKind::Complete, CallbackKind::Success] {
+                    pipeline.hget(self.keys.batch(batch), format!("{}_jid", kind.as_str()));
+                    asked.push((place, Some(CallbackJob { batch, kind })));
+                }
+            }
+        }
         if asked.is_empty() {
             return Ok(());
         }
-        let holders = self.lock_holders(connection, &asked).await?;
-        for (job, lock) in jobs.iter_mut().zip(locks) {
-            let holder = lock.and_then(|lock| holders.get(&lock));
-            let own = holder.filter(|(_, jid)| **jid == *job.key.jid);
-            job.features.lock_until = own.map(|(ends_at, _)| *ends_at);
+        let found = pipeline.query_async(connection).await;
+        let found: Vec<Option<String>> = found.map_err(|error| self.link.failed(&error))?;
+        for ((place, callback), found) in asked.into_iter().zip(found) {
+            let job = &mut jobs[place];
+            match callback {
+                None => job.features.has_failed = found.as_deref() == Some("f"),
+                Some(_) if found.as_deref() == Some(&*job.key.jid) => {
+                    job.features.callback = callback
+                }
+                Some(_) => {}
+            }
         }
         Ok(())
     }

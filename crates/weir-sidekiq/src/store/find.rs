@@ -29,7 +29,9 @@ impl StoreCore {
                 Err(_) => continue,
                 Ok(found) => found,
             };
-            if let Some(job) = found.job {
+            if let Some((mut job, payload)) = found.job {
+                let jobs = std::slice::from_mut(&mut job);
+                self.add_features(&mut connection, jobs, &[&payload]).await?;
                 return Ok(FindOutcome::Found(job));
             }
             searched += found.searched;
@@ -80,7 +82,7 @@ impl StoreCore {
                     }
                     JobLocation::Set(set) => (JobState::In(*set), None),
                 };
-                search.job = Some(entry.job(state, queue, &self.limits));
+                search.job = Some((entry.job(state, queue, &self.limits), entry.payload.clone()));
                 break;
             }
         }
@@ -109,7 +111,8 @@ impl StoreCore {
 /// What a search in one place has found.
 #[derive(Debug)]
 struct PlaceSearch {
-    job: Option<StoredJob>,
+    /// With its text as it is stored.
+    job: Option<(StoredJob, Vec<u8>)>,
     searched: u64,
     is_complete: bool,
 }

@@ -4,6 +4,7 @@
 //! Reservations and controls of a queue carry the key of its list as hash tag, so that a Redis
 //! Cluster keeps the three in one slot.
 
+use weir_jobs::custom::BatchId;
 use weir_jobs::model::SetName;
 
 use crate::keys;
@@ -115,8 +116,15 @@ impl StoreKeys {
         self.weirs("rates")
     }
 
-    /// What belongs to features of jobs: a hash of the locks of unique jobs, and a sorted set of their ends.
-    pub(super) fn features(&self) -> [String; 2] {
+    /// What scripts need for jobs with features: the locks, their ends, the batches, those whose jobs that are left have
+    /// all failed, and the names of queues, for callbacks.
+    pub(super) fn features(&self) -> [String; 5] {
+        let [locks, ends] = self.locks();
+        [locks, ends, self.batches(), self.batches_waiting(), self.queues()]
+    }
+
+    /// A hash of the locks of unique jobs, and a sorted set of their ends.
+    pub(super) fn locks(&self) -> [String; 2] {
         [self.weirs("unique"), self.weirs("unique:ends")]
     }
 
@@ -129,6 +137,36 @@ impl StoreKeys {
     /// A set: the names of the lists of blocked jobs, which are beside those of their queues.
     pub(super) fn blocked(&self) -> String {
         self.weirs("blocked")
+    }
+
+    /// A sorted set: the batches by the time when they expire.
+    pub(super) fn batches(&self) -> String {
+        self.weirs("batches")
+    }
+
+    /// A set: the batches whose jobs that are left have all failed.
+    pub(super) fn batches_waiting(&self) -> String {
+        self.weirs("batches:waiting")
+    }
+
+    /// A string: the bytes of the definitions of all batches.
+    pub(super) fn batch_bytes(&self) -> String {
+        self.weirs("batches:bytes")
+    }
+
+    /// A hash: a batch.
+    pub(super) fn batch(&self, id: BatchId) -> String {
+        format!("{}:{id}", self.batches())
+    }
+
+    /// A hash: the live jobs of a batch.
+    pub(super) fn batch_jobs(&self, id: BatchId) -> String {
+        format!("{}:jobs", self.batch(id))
+    }
+
+    /// A set: the children of a batch.
+    pub(super) fn batch_children(&self, id: BatchId) -> String {
+        format!("{}:children", self.batch(id))
     }
 
     /// A hash: how often each job has killed its worker, by jid.

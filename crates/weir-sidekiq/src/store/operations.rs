@@ -2,7 +2,9 @@
 
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
+use weir_jobs::batches::{BatchDefinition, BatchStatus, ExportedBatch};
 use weir_jobs::cron::{CronRunOutcome, CronState, CronStates};
+use weir_jobs::custom::BatchId;
 use weir_jobs::metrics::{JobsMetrics, StoreOperation};
 use weir_jobs::model::{
     Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
@@ -19,7 +21,6 @@ use weir_jobs::store::{
 use weir_jobs::tracks::{Track, TrackUpdate};
 
 use super::inspection::NO_RESOURCES_IN_CLUSTER;
-use super::unsupported::check_supported;
 use super::{RedisStore, RedisStoreOptions};
 
 impl OpenStore for RedisStoreOptions {
@@ -87,14 +88,14 @@ impl Store for RedisStore {
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        check_supported(jobs)?;
         self.timed(StoreOperation::Push, self.core.push(jobs)).await
     }
 
     async fn push_each(&self, jobs: &[NewJob<'_>]) -> Vec<Result<(), StoreError>> {
         let in_parts =
             || store_parts(jobs, StoreError::is_of_one_job, async |part| self.push(part).await);
-        if jobs.iter().all(|job| job.custom.unique.is_none()) || check_supported(jobs).is_err() {
+        let is_plain = |job: &NewJob<'_>| job.custom.unique.is_none() && job.custom.batch.is_none();
+        if jobs.iter().all(is_plain) {
             return in_parts().await;
         }
         match self.timed(StoreOperation::Push, self.core.push_each(jobs)).await {
@@ -109,6 +110,34 @@ impl Store for RedisStore {
         let known = self.core.known_pushes(jobs).await.unwrap_or_else(none);
         let locked = self.core.locked_jobs(jobs).await.unwrap_or_else(none);
         known.into_iter().zip(locked).map(|(known, locked)| known || locked).collect()
+    }
+
+    async fn batch_new(&self, definition: BatchDefinition) -> Result<BatchId, StoreError> {
+        self.core.batch_new(definition).await
+    }
+
+    async fn batch_open(&self, id: BatchId) -> Result<(), StoreError> {
+        self.core.batch_open(id).await
+    }
+
+    async fn batch_commit(&self, id: BatchId) -> Result<(), StoreError> {
+        self.core.batch_commit(id).await
+    }
+
+    async fn batch_status(&self, id: BatchId) -> Result<BatchStatus, StoreError> {
+        self.core.batch_status(id).await
+    }
+
+    async fn export_batches(
+        &self,
+        after: Option<BatchId>,
+        limit: usize,
+    ) -> Result<Vec<ExportedBatch>, StoreError> {
+        self.core.export_batches(after, limit).await
+    }
+
+    async fn import_batch(&self, batch: ExportedBatch) -> Result<bool, StoreError> {
+        self.core.import_batch(&batch).await
     }
 
     fn traffic(&self, queue: &str) -> QueueTraffic {

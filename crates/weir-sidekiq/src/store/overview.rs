@@ -62,8 +62,9 @@ impl StoreCore {
         pipeline.zcard(self.keys.scheduled()).zcard(self.keys.retries()).zcard(self.keys.dead());
         pipeline.zcard(self.keys.tracks());
         if self.keeps_features() {
-            let [locks, _] = self.keys.features();
-            pipeline.hlen(locks);
+            let [locks, _] = self.keys.locks();
+            pipeline.hlen(locks).zcard(self.keys.batches()).scard(self.keys.batches_waiting());
+            pipeline.get(self.keys.batch_bytes());
         }
         pipeline.ignore_errors();
         let reply = pipeline.query_async(connection).await;
@@ -104,6 +105,9 @@ impl StoreCore {
             dead: set(),
             tracked: set(),
             unique_locks: set(),
+            batches: set(),
+            batches_waiting: set(),
+            batch_bytes: set(),
             reserved: readings.iter().map(|reading| u64::from(reading.reserved)).sum(),
             processed_total: totals.processed,
             failed_total: totals.failed,

@@ -5,25 +5,26 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use weir_jobs::custom::UniqueRule;
+use weir_jobs::custom::{BatchId, UniqueRule};
 use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::{NewJob, QueueName, SetName};
 use weir_jobs::store::{Restored, StoreError};
 use weir_jobs::tracks::TrackState;
 
 use super::link_connection::LinkConnection;
-use super::push_call::{self, LockRequest, PlacedJob, PushCall, PushMode, PushReply};
+use super::push_call::{
+    self, FeatureRequest, LockRequest, PlacedJob, PushCall, PushMode, PushReply,
+};
 use super::push_memory::PushMemory;
 use super::store_core::StoreCore;
-use super::unsupported::NO_LOCKS;
+use super::unsupported::check_supported;
 
 impl StoreCore {
     pub(super) async fn push(self: &Rc<Self>, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
         let reply = self.push_as(jobs, PushMode::All).await?;
-        match self.rejection(&reply) {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
-        }
+        let rejected =
+            (0..jobs.len()).find_map(|place| self.rejection(place, &jobs[place], &reply));
+        rejected.map_or(Ok(()), Err)
     }
 
     /// Stores the jobs that can be stored. Returns a result for each.
@@ -32,13 +33,10 @@ impl StoreCore {
         jobs: &[NewJob<'_>],
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let reply = self.push_as(jobs, PushMode::Each).await?;
-        let no_room = StoreError::too_many_unique_jobs(self.limits.unique_locks_max);
-        let result = |place: usize| match place {
-            _ if reply.not_unique.contains(&place) => Err(StoreError::NotUnique),
-            _ if reply.without_room.contains(&place) => Err(no_room.clone()),
-            _ => Ok(()),
-        };
-        Ok((0..jobs.len()).map(result).collect())
+        let results = jobs.iter().enumerate();
+        let results =
+            results.map(|(place, job)| self.rejection(place, job, &reply).map_or(Ok(()), Err));
+        Ok(results.collect())
     }
 
     async fn push_as(
@@ -47,20 +45,27 @@ impl StoreCore {
         mode: PushMode,
     ) -> Result<PushReply, StoreError> {
         let placed = jobs.iter().map(|job| (job, job.at.map(|at| (SetName::Scheduled, at))));
-        let locks = jobs.iter().enumerate().filter_map(|(place, job)| {
-            let UniqueRule { key, lasts, .. } = job.custom.unique?;
-            Some(LockRequest { place, key, from: job.at, lasts })
+        let placed: Vec<_> = placed.collect();
+        let requests = jobs.iter().enumerate().filter_map(|(place, job)| {
+            let lock = job.custom.unique.map(|rule| {
+                let UniqueRule { key, lasts, .. } = rule;
+                LockRequest { key, from: job.at, lasts }
+            });
+            let batch = job.custom.batch;
+            let is_plain = lock.is_none() && batch.is_none();
+            (!is_plain).then_some(FeatureRequest { place, lock, batch, has_failed: false })
         });
-        let locks: Vec<LockRequest> = locks.collect();
-        self.add(&placed.collect::<Vec<_>>(), self.push_memory, &locks, mode).await
+        let requests: Vec<FeatureRequest> = requests.collect();
+        self.add(&placed, self.push_memory, &requests, mode).await
     }
 
     pub(super) async fn restore(self: &Rc<Self>, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
         let placed = jobs.iter().map(|old| (&old.job, old.set.map(|set| (set, old.at))));
-        let locks = jobs.iter().enumerate().filter_map(|(place, old)| restored_lock(place, old));
-        let locks: Vec<LockRequest> = locks.collect();
+        let requests = jobs.iter().enumerate();
+        let requests = requests.filter_map(|(place, old)| restored_features(place, old));
+        let requests: Vec<FeatureRequest> = requests.collect();
         let placed: Vec<_> = placed.collect();
-        self.add(&placed, PushMemory::OFF, &locks, PushMode::Import).await?;
+        self.add(&placed, PushMemory::OFF, &requests, PushMode::Import).await?;
         if jobs.iter().any(|old| old.set == Some(SetName::Dead)) {
             self.trim_dead(&mut self.ready().await?, "").await?;
         }
@@ -71,15 +76,16 @@ impl StoreCore {
         self: &Rc<Self>,
         jobs: &[PlacedJob<'_>],
         memory: PushMemory,
-        locks: &[LockRequest],
+        requests: &[FeatureRequest],
         mode: PushMode,
     ) -> Result<PushReply, StoreError> {
         let mut connection = self.ready().await?;
         if jobs.is_empty() {
             return Ok(PushReply::default());
         }
-        if !locks.is_empty() && mode != PushMode::Import && !self.keeps_features() {
-            return Err(NO_LOCKS);
+        if !requests.is_empty() && mode != PushMode::Import && !self.keeps_features() {
+            let jobs: Vec<NewJob<'_>> = jobs.iter().map(|(job, _)| **job).collect();
+            check_supported(&jobs)?;
         }
         let names = jobs.iter().map(|(job, _)| job.queue).collect();
         self.make_room_for_queues(&mut connection, &names).await?;
@@ -87,29 +93,33 @@ impl StoreCore {
             self.push_by_target(&connection, jobs, memory).await?;
             return Ok(PushReply::default());
         }
-        let locks = if self.keeps_features() { locks } else { &[] };
+        let requests = if self.keeps_features() { requests } else { &[] };
         let call = PushCall::new(jobs, &self.keys, memory, || self.next_order());
         let (now, max) = (self.micros_argument(), self.limits.unique_locks_max);
-        let call = call.with_locks(locks, jobs, mode, &now, max, &self.keys);
+        let call = call.with_features(requests, jobs, mode, &now, max, &self.keys);
         let reply = if self.confirmed.is_on() {
             self.push_confirmed(call).await?
         } else {
             self.push_unconfirmed(connection, jobs, &call).await?
         };
         self.count_rejected(&reply);
-        if mode == PushMode::Each || self.rejection(&reply).is_none() {
+        let is_rejected = (0..jobs.len()).any(|place| reply.is_rejected(place));
+        if mode == PushMode::Each || !is_rejected {
             self.count_pushed(jobs, &reply);
         }
         Ok(reply)
     }
 
-    /// Returns the first job that was not stored, and why.
-    fn rejection(&self, reply: &PushReply) -> Option<(usize, StoreError)> {
+    /// Returns why a job was not stored, if so.
+    fn rejection(&self, place: usize, job: &NewJob<'_>, reply: &PushReply) -> Option<StoreError> {
+        if reply.without_batch.contains(&place) {
+            return Some(StoreError::NoSuchBatch(job.custom.batch.unwrap_or(BatchId::NONE)));
+        }
+        if reply.not_unique.contains(&place) {
+            return Some(StoreError::NotUnique);
+        }
         let max = self.limits.unique_locks_max;
-        let not_unique = reply.not_unique.first().map(|place| (*place, StoreError::NotUnique));
-        let no_room = || StoreError::too_many_unique_jobs(max);
-        let without_room = reply.without_room.first().map(|place| (*place, no_room()));
-        not_unique.or(without_room)
+        reply.without_room.contains(&place).then(|| StoreError::too_many_unique_jobs(max))
     }
 
     fn count_rejected(&self, reply: &PushReply) {
@@ -237,15 +247,19 @@ impl StoreCore {
     }
 }
 
-/// Returns the lock that a job of an export asks for: until the time in the export, or as if it was pushed now.
-fn restored_lock(place: usize, old: &Restored<'_>) -> Option<LockRequest> {
-    let UniqueRule { key, lasts, .. } = old.job.custom.unique?;
+/// Returns what a job of an export asks for: its lock until the time in the export, or as if it was pushed now.
+fn restored_features(place: usize, old: &Restored<'_>) -> Option<FeatureRequest> {
     let scheduled = old.set.filter(|set| *set == SetName::Scheduled).map(|_| old.at);
-    match &old.features {
-        None => Some(LockRequest { place, key, from: scheduled, lasts }),
-        Some(features) => {
-            let from = Some(features.lock_until?);
-            Some(LockRequest { place, key, from, lasts: Duration::ZERO })
-        }
-    }
+    let lock =
+        old.job.custom.unique.and_then(|UniqueRule { key, lasts, .. }| match &old.features {
+            None => Some(LockRequest { key, from: scheduled, lasts }),
+            Some(features) => {
+                let from = Some(features.lock_until?);
+                Some(LockRequest { key, from, lasts: Duration::ZERO })
+            }
+        });
+    let batch = old.job.custom.batch;
+    let has_failed = old.features.is_some_and(|features| features.has_failed);
+    let is_plain = lock.is_none() && batch.is_none();
+    (!is_plain).then_some(FeatureRequest { place, lock, batch, has_failed })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::link_connection::LinkConnection;
 use redis::{RedisError, RedisResult, ScriptInvocation};
 use weir_base::clock::Timestamp;
-use weir_jobs::custom::UniqueKey;
+use weir_jobs::custom::{BatchId, UniqueKey};
 use weir_jobs::model::{NewJob, SetName};
 use weir_jobs::store::StoreError;
 
@@ -30,11 +30,21 @@ pub(super) enum PushMode {
     Import,
 }
 
-/// The lock that a job of a batch asks for.
+/// What a job that is pushed asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LockRequest {
+pub(super) struct FeatureRequest {
     /// The index of the job.
     pub(super) place: usize,
+    pub(super) lock: Option<LockRequest>,
+    /// The batch that it belongs to.
+    pub(super) batch: Option<BatchId>,
+    /// Whether it counts as failed there.
+    pub(super) has_failed: bool,
+}
+
+/// The lock that a job asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LockRequest {
     pub(super) key: UniqueKey,
     /// From when it lasts. `None`: from now.
     pub(super) from: Option<Timestamp>,
@@ -66,14 +76,20 @@ pub(super) struct PushReply {
     pub(super) not_unique: BTreeSet<usize>,
     /// Indices of the jobs for whose lock there is no room.
     pub(super) without_room: BTreeSet<usize>,
+    /// Indices of the jobs whose batch does not exist.
+    pub(super) without_batch: BTreeSet<usize>,
 }
 
 impl PushReply {
     /// Returns whether a job was not stored.
     pub(super) fn is_rejected(&self, place: usize) -> bool {
-        self.not_unique.contains(&place) || self.without_room.contains(&place)
+        let rejected = [&self.not_unique, &self.without_room, &self.without_batch];
+        rejected.iter().any(|places| places.contains(&place))
     }
 }
+
+/// What the script returns.
+type ScriptReply = (u8, Vec<usize>, Vec<usize>, Vec<usize>, Vec<usize>);
 
 /// Returns whether the connection broke, so that nobody knows what Redis has executed.
 pub(super) fn is_cut(error: &RedisError) -> bool {
@@ -145,18 +161,18 @@ impl PushCall {
         call
     }
 
-    /// Adds the locks that jobs ask for. `now` is the time in microseconds, or an empty text for Redis' clock, and
+    /// Adds what jobs ask for. `now` is the time in microseconds, or an empty text for Redis' clock, and
     /// `locks_max` the number of locks that there may be.
-    pub(super) fn with_locks(
+    pub(super) fn with_features(
         mut self,
-        locks: &[LockRequest],
+        requests: &[FeatureRequest],
         jobs: &[PlacedJob<'_>],
         mode: PushMode,
         now: &str,
         locks_max: usize,
         keys: &StoreKeys,
     ) -> Self {
-        if locks.is_empty() {
+        if requests.is_empty() {
             return self;
         }
         let mode = match mode {
@@ -164,23 +180,28 @@ impl PushCall {
             PushMode::Each => "each",
             PushMode::Import => "import",
         };
-        let texts = [mode.to_owned(), now.to_owned(), locks_max.to_string()];
+        let count = requests.len().to_string();
+        let texts = [count, mode.to_owned(), now.to_owned(), locks_max.to_string()];
         self.features.extend(texts.map(String::into_bytes));
         let numbers: BTreeMap<usize, usize> = self.places.iter().copied().zip(1..).collect();
-        let mut count = 0_usize;
-        for LockRequest { place, key, from, lasts } in locks {
-            let Some((number, (job, _))) = numbers.get(place).zip(jobs.get(*place)) else {
-                continue;
-            };
-            let from = from.map(|from| from.as_micros().to_string()).unwrap_or_default();
-            let texts = [number.to_string(), key.to_string(), job.jid.to_owned(), from];
-            self.features.extend(texts.map(String::into_bytes));
-            self.features.push(lasts.as_micros().to_string().into_bytes());
-            count += 1;
+        for request in requests {
+            self.add_request(numbers[&request.place], jobs[request.place].0.jid, request);
         }
-        self.features.insert(0, count.to_string().into_bytes());
         self.keys.extend(keys.features());
         self
+    }
+
+    fn add_request(&mut self, number: usize, jid: &str, request: &FeatureRequest) {
+        let (mut lock, mut from, mut lasts) = (String::new(), String::new(), String::new());
+        if let Some(asked) = &request.lock {
+            lock = asked.key.to_string();
+            from = asked.from.map(|from| from.as_micros().to_string()).unwrap_or_default();
+            lasts = asked.lasts.as_micros().to_string();
+        }
+        let batch = request.batch.map(|batch| batch.to_string()).unwrap_or_default();
+        let has_failed = u8::from(request.has_failed).to_string();
+        let texts = [number.to_string(), jid.to_owned(), lock, from, lasts, batch, has_failed];
+        self.features.extend(texts.map(String::into_bytes));
     }
 
     fn add_target(&mut self, target: PushTarget<'_>, keys: &StoreKeys, jobs: usize) {
@@ -250,7 +271,7 @@ impl PushCall {
 
     fn reply(
         &self,
-        (is_full, repeated, not_unique, without_room): (u8, Vec<usize>, Vec<usize>, Vec<usize>),
+        (is_full, repeated, not_unique, without_room, without_batch): ScriptReply,
     ) -> PushReply {
         let place = |number: usize| self.places.get(number.wrapping_sub(1)).copied();
         let places = |numbers: Vec<usize>| numbers.into_iter().filter_map(place).collect();
@@ -259,6 +280,7 @@ impl PushCall {
             is_memory_full: is_full == 1,
             not_unique: places(not_unique),
             without_room: places(without_room),
+            without_batch: places(without_batch),
         }
     }
 }

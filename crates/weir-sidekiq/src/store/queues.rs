@@ -138,7 +138,7 @@ impl StoreCore {
         for key in keys {
             pipeline.del(key).ignore();
         }
-        for key in self.keys.features() {
+        for key in self.keys.locks() {
             pipeline.del(key).ignore();
         }
         pipeline.del(&[self.keys.tracks(), self.keys.track_states()]).ignore();
@@ -147,6 +147,7 @@ impl StoreCore {
         }
         let deleted: Result<(), _> = pipeline.query_async(&mut connection).await;
         deleted.map_err(|error| self.link.failed(&error))?;
+        self.delete_batches(&mut connection).await?;
         let mut state = self.state.borrow_mut();
         drop(state.reservations.take_all());
         state.undelivered.clear();

@@ -98,7 +98,7 @@ impl StoreCore {
                 payloads.push(&*entry.payload);
             }
         }
-        self.add_locks(connection, &mut page.jobs, &payloads).await?;
+        self.add_features(connection, &mut page.jobs, &payloads).await?;
         if let Some(key) = last {
             self.remember_page_end(request, from, page.scanned, key, follower);
         }

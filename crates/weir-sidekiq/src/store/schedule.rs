@@ -25,13 +25,14 @@ impl StoreCore {
         let mut connection = self.ready().await?;
         // A key of another type stops nothing but what needs it.
         let expired = self.fail_expired(&mut connection).await;
+        let batches = self.expire_batches(&mut connection).await;
         let scheduled = self.enqueue_due(&mut connection, SetName::Scheduled).await;
         let retries = self.enqueue_due(&mut connection, SetName::Retries).await;
         let trimmed = self.trim_dead(&mut connection, &self.token()?).await;
         let served = if self.waiting.is_empty() { Ok(()) } else { self.serve().await };
         // Where Redis is full, jobs go on and notes wait.
         drop(self.expire_tracks(&mut connection).await);
-        expired.and(scheduled).and(retries).and(trimmed).and(served)
+        expired.and(batches).and(scheduled).and(retries).and(trimmed).and(served)
     }
 
     /// Fails this node's jobs whose reservation has expired, and releases those whose worker was lost before.

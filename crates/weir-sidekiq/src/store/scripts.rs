@@ -25,6 +25,9 @@ pub(super) struct StoreScripts {
     pub(super) end: Script,
     pub(super) start: Script,
     pub(super) clear: Script,
+    pub(super) batch_add: Script,
+    pub(super) batch_change: Script,
+    pub(super) batch_expire: Script,
     pub(super) shift: Pair,
     pub(super) due: Script,
     pub(super) lease: Script,
@@ -54,7 +57,7 @@ impl Pair {
     }
 
     /// Returns the script for jobs some of which have features, or none.
-    pub(super) fn of(&self, has_features: bool) -> &Script {
+    pub(super) const fn of(&self, has_features: bool) -> &Script {
         if has_features { &self.with_features } else { &self.plain }
     }
 }
@@ -64,6 +67,7 @@ macro_rules! with_features {
     ($($file:expr),+) => {
         concat!(
             include_str!("scripts/locks.lua"),
+            include_str!("scripts/batches.lua"),
             include_str!("scripts/features.lua"),
             $($file),+
         )
@@ -99,6 +103,9 @@ impl Default for StoreScripts {
             end: Script::new(with_features!(include_str!("scripts/end.lua"))),
             start: Script::new(with_features!(include_str!("scripts/start.lua"))),
             clear: Script::new(include_str!("scripts/clear.lua")),
+            batch_add: Script::new(with_features!(include_str!("scripts/batch_add.lua"))),
+            batch_change: Script::new(with_features!(include_str!("scripts/batch_change.lua"))),
+            batch_expire: Script::new(with_features!(include_str!("scripts/batch_expire.lua"))),
             shift: Pair::new(
                 concat!(include_str!("scripts/near.lua"), include_str!("scripts/move.lua")),
                 with_features!(include_str!("scripts/near.lua"), include_str!("scripts/move.lua")),

@@ -11,6 +11,9 @@ mod promises;
 
 #[path = "../../../weir-jobs/tests/it/contract/batches.rs"]
 mod batches;
+#[path = "../../../weir-jobs/tests/it/contract/batching.rs"]
+#[expect(dead_code, reason = "Redis has no log that is compacted")]
+mod batching;
 #[path = "../../../weir-jobs/tests/it/contract/counts.rs"]
 mod counts;
 #[path = "../../../weir-jobs/tests/it/contract/crons.rs"]
@@ -242,6 +245,39 @@ macro_rules! promises_of_unique_jobs {
     };
 }
 
+/// What a store promises that counts the jobs of batches where it stores and ends them: one server.
+macro_rules! promises_of_batches {
+    ($define:ident) => {
+        $define!({
+            batching:
+                callbacks_come_when_all_jobs_have_ended,
+                a_failed_job_completes_its_batch_and_its_retry_succeeds,
+                a_job_that_is_lost_counts_as_failed,
+                an_empty_batch_fires_at_its_commit,
+                parents_wait_for_their_children,
+                a_batch_can_be_opened_again,
+                a_job_of_an_unknown_batch_is_refused,
+                batches_expire_and_are_limited,
+                the_texts_of_all_batches_are_limited,
+                a_callback_belongs_to_no_batch,
+                a_large_queue_is_cleared_in_slices,
+                batches_move_to_another_store,
+                a_callback_in_progress_moves_with_its_batch,
+                a_lock_moves_with_its_time,
+                a_callback_wakes_a_fetch,
+                batches_survive_a_crash,
+                imported_batches_survive_a_crash,
+                jobs_that_were_cleared_stay_lost;
+        });
+    };
+}
+
+macro_rules! batches_of_redis {
+    ($tests:tt) => {
+        contract!(redis_batches: RedisHarness, $tests);
+    };
+}
+
 macro_rules! unique_jobs_of_redis {
     ($tests:tt) => {
         contract!(redis_unique: RedisHarness, $tests);
@@ -262,6 +298,7 @@ promises_of_cron!(cron_of_redis);
 promises_of_durable_cron!(durable_cron_of_redis);
 promises_of_expiry!(expiry_in_redis);
 promises_of_unique_jobs!(unique_jobs_of_redis);
+promises_of_batches!(batches_of_redis);
 promises_of_rates!(rates_of_redis);
 promises_of_resources!(resources_of_redis);
 promises_of_durable_stores!(durable_contract_of_redis);

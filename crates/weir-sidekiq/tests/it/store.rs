@@ -1,5 +1,6 @@
 //! The store of jobs in Sidekiq's layout, on a real Redis.
 
+mod batches;
 mod bounds;
 mod class_metrics;
 pub(crate) mod cluster;

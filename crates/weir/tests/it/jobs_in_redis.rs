@@ -133,7 +133,7 @@ fn only_jobs_that_wait_in_redis_count_for_the_limit() {
     }
     // Pushes that fail, and repeated ones.
     for number in 200..210 {
-        let failed = client.run_command(&job(number, r#","custom":{"unique_for":60}"#));
+        let failed = client.run_command(&job(number, r#","custom":{"bid":"b-00000000000000ff"}"#));
         assert!(failed.starts_with("-ERR"), "{failed}");
         assert_eq!(client.run_command(&job(7, "")), "+OK", "it was stored once");
     }

@@ -35,4 +35,5 @@ mod reload;
 mod replacement;
 mod stopped_node;
 mod systemd;
+mod unique_in_redis;
 mod weir;

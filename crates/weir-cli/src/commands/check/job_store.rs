@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use weir_config::Settings;
 use weir_sidekiq::store::{
-    NO_RESOURCES_IN_CLUSTER, NO_UNIQUE_JOBS, ServerCheck, check_server, cluster_acl_words,
-    unchecked_server,
+    NO_BATCHES_OF_JOBS, NO_RESOURCES_IN_CLUSTER, NO_UNIQUE_JOBS, ServerCheck, check_server,
+    cluster_acl_words, unchecked_server,
 };
 
 use crate::output;
@@ -50,7 +50,8 @@ impl CheckedRedis {
             output::line(&format!("if it is a Redis Cluster, its user needs as well: {words}"));
         }
         if *is_split {
-            output::line(&format!("jobs that ask for more are rejected there: {NO_UNIQUE_JOBS}"));
+            output::line(&format!("not there: {NO_UNIQUE_JOBS}"));
+            output::line(&format!("not there: {NO_BATCHES_OF_JOBS}"));
         }
         if let Some(problem) = problem {
             output::line(&format!("problem: jobs.store: {problem}"));

@@ -1,6 +1,6 @@
 -- Deletes a list or a sorted set, unless one of its jobs may have features. Removes a queue, if one is named.
 -- KEYS: the list or sorted set; the control hash of the queue to remove and the set of queues, if one is named; then
--- the keys of features.
+-- keys that exist if jobs may have features.
 -- ARGV: 'list' or 'set', name of the queue to remove ('' for none).
 -- Returns the number of jobs, or -1 if nothing was deleted.
 local removed = ARGV[2] ~= ''

@@ -1,20 +1,19 @@
--- Stores jobs: all of them, or none. Follows locks.lua.
+-- Stores jobs: all of them, or none. Follows locks.lua and batches.lua.
 -- A job whose mark is in the push memory of its target was stored before and is not stored again.
 -- KEYS: the set of queues, unless the caller adds the names itself, and for each target its list or
 -- sorted set and both halves of its push memory; then the keys of features, if some of the jobs have any.
 -- ARGV: milliseconds of push memory (0 for none), marks in one half, the number of jobs with features. If there
 -- are any: 'all', 'each' (jobs that can't be stored are left out) or 'import' (all jobs are stored, without the
--- locks of others), time in microseconds ('' for Redis' clock), the number of locks that there may be; for each job
--- with features its number (from 1), its lock, its jid, the time in microseconds from which its lock lasts ('' for
--- now), and how long.
+-- locks of others and without batches that do not exist), time in microseconds ('' for Redis' clock), the number of
+-- locks that there may be; for each job with features its number (from 1), its jid, its lock ('' for none), the time in
+-- microseconds from which its lock lasts ('' for now), how long, its batch ('' for none), and '1' if it has failed.
 -- Then for each target its queue ('' for a sorted set), the count of its jobs, and for each job its mark, its
 -- score ('' in a list) and its text.
 -- Returns whether a half was full before its time (0 or 1); and the numbers of the jobs that were stored before, of
--- those whose lock another job has, and of those for whose lock there is no room.
+-- those whose lock another job has, of those for whose lock there is no room, and of those whose batch does not exist.
 local ARGUMENTS_MAX = 1000
 local memory, marks_max = tonumber(ARGV[1]), tonumber(ARGV[2])
-local FEATURE_KEYS = 2
-local reply = {0, {}, {}, {}}
+local reply = {0, {}, {}, {}, {}}
 local failure
 
 -- After an error, nothing more is written. Only the first write can fail: the types of the keys
@@ -87,9 +86,10 @@ local keys = #KEYS - (jobs_with_features > 0 and FEATURE_KEYS or 0)
 local queues = keys % 3 == 1 and KEYS[1]
 local targets, at, number = {}, 4, 0
 
--- The locks that jobs ask for, by the numbers of the jobs; those that they get; and those that have run out.
-local locks, ends, mode, now = KEYS[keys + 1], KEYS[keys + 2]
-local asked, taken, over, locks_left = {}, {}, {}, 0
+-- The features of jobs by their numbers; the locks that they get; those that have run out; the batches that exist; and
+-- the jobs that enter one.
+local mode, now
+local asked, taken, over, locks_left, batches, members = {}, {}, {}, 0, {}, {}
 
 local function read_features()
   mode, now = ARGV[4], tonumber(ARGV[5])
@@ -97,46 +97,65 @@ local function read_features()
     local time = redis.call('TIME')
     now = time[1] * 1000000 + time[2]
   end
-  at = 7 + 5 * jobs_with_features
-  for place = 7, at - 1, 5 do
-    local ends_at = (tonumber(ARGV[place + 3]) or now) + tonumber(ARGV[place + 4])
-    asked[tonumber(ARGV[place])] = {lock = ARGV[place + 1], jid = ARGV[place + 2], ends_at = ends_at}
+  at = 7 + 7 * jobs_with_features
+  for place = 7, at - 1, 7 do
+    local job = {jid = ARGV[place + 1], batch = ARGV[place + 5], has_failed = ARGV[place + 6] == '1'}
+    if ARGV[place + 2] ~= '' then
+      job.lock = ARGV[place + 2]
+      job.ends_at = (tonumber(ARGV[place + 3]) or now) + tonumber(ARGV[place + 4])
+    end
+    asked[tonumber(ARGV[place])] = job
+    if batches[job.batch] == nil then
+      batches[job.batch] = job.batch ~= '' and redis.call('EXISTS', batch_key(job.batch)) == 1
+    end
   end
-  local held, max = redis.call('HLEN', locks), tonumber(ARGV[6])
+  local held, max = redis.call('HLEN', LOCKS), tonumber(ARGV[6])
   local over_max = held < max and 4 * jobs_with_features or ARGUMENTS_MAX
-  over = redis.call('ZRANGEBYSCORE', ends, '-inf', string.format('%.0f', now), 'LIMIT', 0, over_max)
+  over = redis.call('ZRANGEBYSCORE', LOCK_ENDS, '-inf', string.format('%.0f', now), 'LIMIT', 0, over_max)
   locks_left = max - held + #over
 end
 
 -- Returns whether a job may be stored, and notes the lock that it gets.
-local function admit(job)
-  local lock = asked[job]
-  if not lock then return true end
-  if taken[lock.lock] or lock_holder(locks, lock.lock, now) then
-    if mode ~= 'import' then table.insert(reply[3], job) end
-    return mode == 'import'
-  end
-  if locks_left <= 0 and mode ~= 'import' then
-    table.insert(reply[4], job)
+local function admit(number)
+  local job = asked[number]
+  if not job then return true end
+  local imports = mode == 'import'
+  if job.batch ~= '' and not batches[job.batch] and not imports then
+    table.insert(reply[5], number)
     return false
   end
-  if lock.ends_at > now then
-    taken[lock.lock] = lock
+  if job.lock and (taken[job.lock] or lock_holder(LOCKS, job.lock, now)) then
+    if not imports then
+      table.insert(reply[3], number)
+      return false
+    end
+  elseif job.lock and locks_left <= 0 and not imports then
+    table.insert(reply[4], number)
+    return false
+  elseif job.lock and job.ends_at > now then
+    taken[job.lock] = job
     locks_left = locks_left - 1
   end
+  if batches[job.batch] then members[#members + 1] = job end
   return true
 end
 
-local function write_locks()
-  if not next(taken) then return end
-  for _, lock in ipairs(over) do
-    if not taken[lock] then
-      write('HDEL', locks, lock)
-      write('ZREM', ends, lock)
+local function write_features()
+  if next(taken) then
+    for _, lock in ipairs(over) do
+      if not taken[lock] then
+        write('HDEL', LOCKS, lock)
+        write('ZREM', LOCK_ENDS, lock)
+      end
     end
+    for lock, job in pairs(taken) do set_lock(write, LOCKS, LOCK_ENDS, lock, job.jid, job.ends_at) end
+    expire_locks(write, LOCKS, LOCK_ENDS, now)
   end
-  for lock, by in pairs(taken) do set_lock(write, locks, ends, lock, by.jid, by.ends_at) end
-  expire_locks(write, locks, ends, now)
+  if failure then return end
+  for _, job in ipairs(members) do count_job(job.batch, job.jid, job.has_failed) end
+  for batch, exists in pairs(batches) do
+    if exists then settle(batch, now) end
+  end
 end
 
 if jobs_with_features > 0 then read_features() end
@@ -171,13 +190,13 @@ for place = queues and 2 or 1, keys, 3 do
   for place = #left_out, 1, -1 do table.remove(target.marks, left_out[place]) end
   targets[#targets + 1] = target
 end
-if mode == 'all' and #reply[3] + #reply[4] > 0 then return reply end
+if mode == 'all' and #reply[3] + #reply[4] + #reply[5] > 0 then return reply end
 
 for _, target in ipairs(targets) do
   if #target.values > 0 and target.is_list and queues then write('SADD', queues, target.queue) end
   write_all(target.is_list and 'LPUSH' or 'ZADD', target.key, target.values)
 end
-write_locks()
+write_features()
 if memory > 0 then
   for _, target in ipairs(targets) do
     remember(target)

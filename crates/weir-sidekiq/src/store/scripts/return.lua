@@ -1,5 +1,5 @@
 -- Returns reserved jobs to the end of their queue that is served next, and counts for some how often
--- they have killed their worker. Follows locks.lua.
+-- they have killed their worker. Follows features.lua.
 -- KEYS: reservations, list, leases, hash of kills, set of queue names, unless the caller adds the
 -- name itself; then the keys of features, if jobs take locks again.
 -- ARGV: queue name, owner whose lease must be over ('' for any), owner that returns the jobs, whose
@@ -33,10 +33,10 @@ local function count(jid)
 end
 
 local function lock_again(lock, jid, ends_at)
-  local locks, ends, now_micros = KEYS[6], KEYS[7], (tonumber(ARGV[4]) or now) * 1000000
-  if lock == '' or tonumber(ends_at) <= now_micros or lock_holder(locks, lock, now_micros) then return end
-  set_lock(redis.pcall, locks, ends, lock, jid, tonumber(ends_at))
-  expire_locks(redis.pcall, locks, ends, now_micros)
+  local micros = (tonumber(ARGV[4]) or now) * 1000000
+  if lock == '' or tonumber(ends_at) <= micros or lock_holder(LOCKS, lock, micros) then return end
+  set_lock(redis.pcall, LOCKS, LOCK_ENDS, lock, jid, tonumber(ends_at))
+  expire_locks(redis.pcall, LOCKS, LOCK_ENDS, micros)
 end
 
 local moved = {}

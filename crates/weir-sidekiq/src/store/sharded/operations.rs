@@ -3,6 +3,8 @@
 use futures_util::future::join_all;
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
+use weir_jobs::batches::{BatchDefinition, BatchStatus, ExportedBatch};
+use weir_jobs::custom::BatchId;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::model::{
     Delivery, EntryKey, FailureReport, JobLocation, NewJob, QueueName, Wid, WorkerDirective,
@@ -19,7 +21,7 @@ use weir_jobs::store::{
 use weir_jobs::tracks::{Track, TrackUpdate};
 
 use super::{Shard, ShardedStore, ShardedStoreOptions};
-use crate::store::unsupported::check_supported_by_shards;
+use crate::store::unsupported::{NO_BATCHES, check_supported};
 
 impl OpenStore for ShardedStoreOptions {
     fn open(
@@ -84,7 +86,7 @@ impl Store for ShardedStore {
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        check_supported_by_shards(jobs)?;
+        check_supported(jobs)?;
         self.core.add(jobs).await
     }
 
@@ -92,6 +94,26 @@ impl Store for ShardedStore {
         let known = self.core.on_all(async |shard| shard.core().known_pushes(jobs).await).await;
         let is_known = |place: usize| known.done.iter().any(|(_, known)| known[place]);
         (0..jobs.len()).map(is_known).collect()
+    }
+
+    async fn batch_new(&self, _definition: BatchDefinition) -> Result<BatchId, StoreError> {
+        Err(NO_BATCHES)
+    }
+
+    async fn batch_open(&self, _id: BatchId) -> Result<(), StoreError> {
+        Err(NO_BATCHES)
+    }
+
+    async fn batch_commit(&self, _id: BatchId) -> Result<(), StoreError> {
+        Err(NO_BATCHES)
+    }
+
+    async fn batch_status(&self, _id: BatchId) -> Result<BatchStatus, StoreError> {
+        Err(NO_BATCHES)
+    }
+
+    async fn import_batch(&self, _batch: ExportedBatch) -> Result<bool, StoreError> {
+        Err(NO_BATCHES)
     }
 
     fn traffic(&self, queue: &str) -> QueueTraffic {

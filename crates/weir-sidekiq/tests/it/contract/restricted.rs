@@ -153,6 +153,7 @@ fn the_documented_permissions_suffice_for_the_contract_and_each_is_used() {
     promises_of_cron!(all_in_turn);
     promises_of_durable_cron!(all_in_turn);
     promises_of_unique_jobs!(all_in_turn);
+    promises_of_batches!(all_in_turn);
     promises_of_expiry!(all_in_turn);
     promises_of_resources!(all_in_turn);
     promises_of_tracks!(all_in_turn);
