@@ -7,8 +7,6 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use weir_base::clock::Timestamp;
 
-use crate::job;
-
 /// What a pushed job asks for in its `custom`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CustomMembers {
@@ -28,12 +26,6 @@ impl CustomMembers {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// Returns whether a job with this `custom`, a JSON object, asks to be tracked.
-#[must_use]
-pub fn is_tracked(custom: &str) -> bool {
-    job::is_tracked(custom)
 }
 
 /// Identifies a batch.

@@ -51,8 +51,9 @@ pub fn read(custom: &str, key: impl FnOnce() -> UniqueKey) -> Result<CustomMembe
     })
 }
 
-/// Returns whether `custom` asks to be tracked.
-pub(crate) fn is_tracked(custom: &str) -> bool {
+/// Returns whether a job with this `custom`, a JSON object, asks to be tracked.
+#[must_use]
+pub fn is_tracked(custom: &str) -> bool {
     if !custom.contains("track") && !custom.contains("\\u") {
         return false;
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use redis::Script;
 use tokio::sync::{Mutex, Notify};
 use weir_base::clock::{Clock, Timestamp};
-use weir_jobs::custom::is_tracked;
+use weir_jobs::job::is_tracked;
 use weir_jobs::tracks::{Track, TrackState, TrackUpdate};
 
 use super::stored::StoredText;
