@@ -121,6 +121,15 @@ impl StoreCore {
         self.named_queues(connection, self.keys.blocked()).await
     }
 
+    /// Removes the name of a list from the sets of names if it has no jobs.
+    pub(super) async fn forget_empty_list(
+        &self,
+        connection: &mut LinkConnection,
+        list: &QueueName,
+    ) -> Result<(), StoreError> {
+        self.return_blocked(connection, list, 0, None).await.map(drop)
+    }
+
     /// Returns the jobs of a list to its queue, the newest first. Returns how many are left.
     async fn return_blocked(
         &self,

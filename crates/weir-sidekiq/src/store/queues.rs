@@ -60,8 +60,14 @@ impl StoreCore {
     ) -> Result<u64, StoreError> {
         if matches!(action, QueueAction::Clear | QueueAction::Remove) && self.keeps_features() {
             let removed = (action == QueueAction::Remove).then_some(queue);
+            let mut cleared = 0;
+            for list in self.blocked_lists(queue) {
+                let place = JobLocation::Queue(list.clone());
+                cleared += self.discard_all(connection, &place, None).await?;
+                self.forget_empty_list(connection, &list).await?;
+            }
             let place = JobLocation::Queue(queue.clone());
-            let cleared = self.discard_all(connection, &place, removed).await?;
+            cleared += self.discard_all(connection, &place, removed).await?;
             if action == QueueAction::Remove {
                 self.forget_queue(queue);
             }

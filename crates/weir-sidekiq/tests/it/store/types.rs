@@ -384,6 +384,7 @@ fn operators_see_blocked_jobs_as_part_of_their_queue() {
         assert_eq!(served(&node, "q").await, "", "blocked jobs are paused as well");
         assert_eq!(node.store.act_on_queues(&all, QueueAction::Clear).await, Ok(2));
         assert_eq!((queue(&node, "q").await.depth, list(&redis, "q.blocked.pay").len()), (0, 0));
+        assert!(!queues(&redis).contains("q.blocked.pay"));
         node.store.act_on_queues(&all, QueueAction::Resume).await.unwrap();
         assert_eq!(served(&node, "q r").await, "A2");
     });
