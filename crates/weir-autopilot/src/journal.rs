@@ -38,6 +38,23 @@ pub enum EntryKind {
     End,
 }
 
+impl EntryKind {
+    /// The name in JSON, on the command line and in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Decision => "decision",
+            Self::Advice => "advice",
+            Self::Outcome => "outcome",
+            Self::Failure => "failure",
+            Self::Mode => "mode",
+            Self::Override => "override",
+            Self::Restart => "restart",
+            Self::End => "end",
+        }
+    }
+}
+
 /// Whether a decision did what it was expected to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -225,6 +242,14 @@ mod tests {
 
     fn texts(journal: &Journal) -> Vec<(u64, &str)> {
         journal.entries().iter().map(|it| (it.id, it.text.as_str())).collect()
+    }
+
+    #[test]
+    fn kinds_have_the_same_names_everywhere() {
+        use EntryKind::{Advice, Decision, End, Failure, Mode, Outcome, Override, Restart};
+        for kind in [Decision, Advice, Outcome, Failure, Mode, Override, Restart, End] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
     }
 
     #[test]

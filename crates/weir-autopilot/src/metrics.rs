@@ -115,17 +115,7 @@ impl AutopilotMetrics {
     }
 
     pub(crate) fn count(&self, kind: EntryKind, outcome: Option<EntryOutcome>) {
-        let kind = match kind {
-            EntryKind::Decision => "decision",
-            EntryKind::Advice => "advice",
-            EntryKind::Outcome => "outcome",
-            EntryKind::Failure => "failure",
-            EntryKind::Mode => "mode",
-            EntryKind::Override => "override",
-            EntryKind::Restart => "restart",
-            EntryKind::End => "end",
-        };
-        self.entries.get_or_create(&KindLabel { kind }).inc();
+        self.entries.get_or_create(&KindLabel { kind: kind.name() }).inc();
         let outcome = match outcome {
             Some(EntryOutcome::Helped) => "helped",
             Some(EntryOutcome::DidNotHelp) => "did-not-help",

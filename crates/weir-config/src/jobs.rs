@@ -59,7 +59,7 @@ impl Jobs {
             table.error_at(store.name, &problem);
         }
         self.check_limits_on_shards(table);
-        self.check_cron_in_redis(table);
+        self.check_cron_on_servers(table);
         for (index, cron) in self.settings.cron.iter().enumerate() {
             if let Some(problem) = self.cron_problem(cron) {
                 table.error_at(&format!("cron[{index}]"), &problem);
@@ -83,22 +83,14 @@ impl Jobs {
         }
     }
 
-    /// Reports cron jobs that jobs in Redis can't have.
-    fn check_cron_in_redis(&self, table: &mut TableReader<'_>) {
-        if self.settings.store != StoreKind::External {
+    /// Reports cron jobs where jobs are on several servers.
+    fn check_cron_on_servers(&self, table: &mut TableReader<'_>) {
+        if self.redis_shards.len() < 2 {
             return;
         }
-        for (index, cron) in self.settings.cron.iter().enumerate() {
-            let at = format!("cron[{index}]");
-            if self.redis_shards.len() > 1 {
-                let why = "needs a single server in jobs.store: several do not know what the others have enqueued";
-                table.error_at(&at, why);
-            }
-            if let Some(member) = cron.job.member_missing_in_redis() {
-                let error =
-                    format!("custom.{member} needs the embedded store; jobs.store is a Redis");
-                table.error_at(&at, &error);
-            }
+        for index in 0..self.settings.cron.len() {
+            let why = "needs a single server in jobs.store: several do not know what the others have enqueued";
+            table.error_at(&format!("cron[{index}]"), why);
         }
     }
 

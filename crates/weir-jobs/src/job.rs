@@ -8,7 +8,6 @@ mod checks;
 mod custom_members;
 mod error;
 mod fields;
-mod ignored;
 mod members;
 #[cfg(test)]
 mod properties;
@@ -30,7 +29,6 @@ use crate::stamp::Stamps;
 pub use custom_members::{is_tracked, read as read_custom};
 pub use error::JobError;
 use fields::{CheckedFields, RETRY_DEFAULT, Rules};
-pub(crate) use ignored::{IgnoredCounts, IgnoredMember};
 use members::JobMembers;
 
 /// Limits the buffer that is kept between batches, so that one giant job doesn't hold memory for as
@@ -54,7 +52,6 @@ pub struct JobBatch {
     text: Vec<u8>,
     jobs: Vec<ParsedJob>,
     stamps: Stamps,
-    ignored: IgnoredCounts,
 }
 
 /// A [`NewJob`] whose texts are ranges of the batch's buffer.
@@ -81,11 +78,6 @@ impl JobBatch {
         self.jobs.clear();
         self.text.clear();
         self.text.shrink_to(SCRATCH_BYTES_KEPT_MAX);
-    }
-
-    /// Returns how many jobs had each of the members that a store may ignore since the last call.
-    pub(crate) fn take_ignored(&mut self) -> IgnoredCounts {
-        std::mem::take(&mut self.ignored)
     }
 
     /// Returns the number of jobs.
@@ -212,7 +204,6 @@ impl JobBatch {
         fields: &CheckedFields<'_>,
         now: Timestamp,
     ) -> ParsedJob {
-        ignored::count(&fields.custom, &mut self.ignored);
         let jid = self.write(&fields.jid);
         let jobtype = self.write(&fields.jobtype);
         let queue = self.write(fields.queue.as_deref().unwrap_or(QueueName::DEFAULT));

@@ -238,9 +238,8 @@ impl Store for MemoryStore {
             both_ends: true,
             scan_aside: false,
             shared: false,
-            custom: true,
+            enterprise: true,
             cron: true,
-            expires: true,
         }
     }
 

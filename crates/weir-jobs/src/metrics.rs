@@ -42,7 +42,6 @@ pub(crate) use store::{EMBEDDED_SHARD, EMBEDDED_TIMED_OF};
 pub(crate) use tasks::Tasks;
 pub use verb::{CommandResult, FaktoryVerb};
 
-use crate::job::IgnoredMember;
 use crate::job_types::{JobTypes, TypeLimitHits, TypeLimits};
 use crate::settings::JobServerLimits;
 use crate::view::{LimitHit, StoreShardView};
@@ -78,7 +77,6 @@ struct JobServerCounters {
     shards: Shards,
     types: JobTypes,
     tasks: Tasks,
-    ignored_members: [Counter; IgnoredMember::ALL.len()],
     stale_reports: stale::StaleReports,
     cron_runs: cron_runs::CronRuns,
     repeated_pushes: Counter,
@@ -106,11 +104,6 @@ struct QueueCapLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct JobServerLimitLabel {
     limit: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct MemberLabel {
-    member: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -147,7 +140,6 @@ impl JobsMetrics {
             shards: Shards::default(),
             types,
             tasks: Tasks::default(),
-            ignored_members: register_ignored_members(registry),
             stale_reports: stale::register(registry),
             cron_runs: cron_runs::register(registry),
             repeated_pushes: Counter::default(),
@@ -302,11 +294,6 @@ impl JobsMetrics {
         JobServerLimit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
     }
 
-    /// Counts jobs that had a member which Weir ignores. Returns true for the first of them.
-    pub(crate) fn ignored_members(&self, member: IgnoredMember, jobs: u64) -> bool {
-        self.0.ignored_members[member as usize].inc_by(jobs) == 0
-    }
-
     /// Counts an ACK or FAIL of a job that this node had lost.
     pub fn stale_report(&self, report: StaleReport) {
         self.0.stale_reports[report as usize].inc();
@@ -370,17 +357,6 @@ fn register_limits(registry: &mut Registry) -> Box<[Counter]> {
         family.get_or_create_owned(&JobServerLimitLabel { limit: limit.name() })
     };
     JobServerLimit::ALL.iter().map(counter).collect()
-}
-
-fn register_ignored_members(registry: &mut Registry) -> [Counter; IgnoredMember::ALL.len()] {
-    let family = Family::<MemberLabel, Counter>::default();
-    registry.register(
-        "ignored_members",
-        "Jobs with a member of custom that the store ignores",
-        family.clone(),
-    );
-    IgnoredMember::ALL
-        .map(|member| family.get_or_create_owned(&MemberLabel { member: member.name() }))
 }
 
 fn register_commands(

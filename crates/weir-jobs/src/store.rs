@@ -51,12 +51,10 @@ pub struct Capabilities {
     pub scan_aside: bool,
     /// Others (nodes, Sidekiq) change the data as well.
     pub shared: bool,
-    /// The store obeys the members of `custom` that [`crate::custom`] knows.
-    pub custom: bool,
+    /// The store has unique jobs and batches. (All stores obey `expires_at` and TRACK.)
+    pub enterprise: bool,
     /// The store remembers which times of cron jobs were handled.
     pub cron: bool,
-    /// The store drops jobs whose `custom.expires_at` has passed.
-    pub expires: bool,
 }
 
 /// A request for work.

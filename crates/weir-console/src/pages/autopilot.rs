@@ -235,16 +235,7 @@ impl ClassRow {
 
 impl EntryRow {
     fn new(entry: &JournalEntry, now: f64) -> Self {
-        let kind = match entry.kind {
-            EntryKind::Decision => "decision",
-            EntryKind::Advice => "advice",
-            EntryKind::Outcome => "outcome",
-            EntryKind::Failure => "failure",
-            EntryKind::Mode => "mode",
-            EntryKind::Override => "by hand",
-            EntryKind::Restart => "restart",
-            EntryKind::End => "end",
-        };
+        let kind = entry.kind.name();
         let is_bad =
             entry.kind == EntryKind::Failure || entry.outcome == Some(EntryOutcome::DidNotHelp);
         let class = if is_bad { "warning" } else { "" };

@@ -101,13 +101,6 @@ pub struct CronJobSettings {
 }
 
 impl CronJobSettings {
-    /// Returns a member of its `custom` that no job in Redis may have, because its client relies on the effect.
-    #[must_use]
-    pub fn member_missing_in_redis(&self) -> Option<&'static str> {
-        let custom: serde_json::Value = serde_json::from_str(&self.custom).unwrap_or_default();
-        ["unique_for", "bid"].into_iter().find(|name| custom.get(name).is_some())
-    }
-
     /// Returns the JSON of the job with this jid.
     #[must_use]
     pub fn json(&self, jid: &str) -> String {

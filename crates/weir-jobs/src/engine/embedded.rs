@@ -188,9 +188,8 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             both_ends: true,
             scan_aside: true,
             shared: false,
-            custom: true,
+            enterprise: true,
             cron: true,
-            expires: true,
         }
     }
 

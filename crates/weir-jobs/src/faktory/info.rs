@@ -14,7 +14,8 @@ use weir_base::clock::Timestamp;
 
 /// The version of Faktory whose protocol is implemented; clients compare it.
 const FAKTORY_VERSION: &str = "1.10.0";
-/// Clients search the description for "Enterprise" to detect whether TRACK and BATCH are supported.
+/// Clients search the description for "Enterprise" to detect whether TRACK and BATCH are supported. Stores
+/// with several servers have TRACK alone.
 const DESCRIPTION: &str = "Weir (with the commands of Faktory Enterprise)";
 const DESCRIPTION_WITHOUT_ENTERPRISE: &str = "Weir";
 
@@ -93,7 +94,7 @@ pub(super) async fn info<S: Store>(service: &JobService<S>) -> Result<FaktoryRep
         server_utc_time: utc_time(now),
         faktory: faktory(&counts, tasks(service, &counts)),
         server: Server {
-            description: if service.store.capabilities().custom {
+            description: if service.store.capabilities().enterprise {
                 DESCRIPTION
             } else {
                 DESCRIPTION_WITHOUT_ENTERPRISE

@@ -11,7 +11,7 @@ use weir_base::failed_attempts::FailedAttempts;
 
 use crate::cancellations::Cancellations;
 use crate::faktory::{Buffers, Signal, SignalLevel};
-use crate::job::{IgnoredCounts, IgnoredMember, JobBatch};
+use crate::job::JobBatch;
 use crate::metrics::JobsMetrics;
 use crate::model::{Wid, WorkerEnd};
 use crate::server::rates::QueueRates;
@@ -144,31 +144,10 @@ impl<S: Store> JobService<S> {
 
     /// Keeps a batch's buffer for reuse.
     pub(crate) fn recycle_batch(&self, mut batch: JobBatch) {
-        let mut ignored = batch.take_ignored();
-        let capabilities = self.store.capabilities();
-        if !capabilities.custom {
-            if capabilities.expires {
-                ignored[IgnoredMember::ExpiresAt as usize] = 0;
-            }
-            self.record_ignored(ignored);
-        }
         let mut free = self.free_batches.borrow_mut();
         if free.len() < FREE_BATCHES_MAX {
             batch.clear();
             free.push(batch);
-        }
-    }
-
-    /// Counts ignored members, and logs a warning when each is first seen.
-    fn record_ignored(&self, counts: IgnoredCounts) {
-        for (member, jobs) in IgnoredMember::ALL.into_iter().zip(counts) {
-            if jobs > 0 && self.metrics.ignored_members(member, jobs) {
-                let (member, consequence) = (member.name(), member.consequence());
-                tracing::warn!(
-                    "a job has custom.{member}, which this store ignores: {consequence}; \
-                     weir_jobs_ignored_members_total counts them"
-                );
-            }
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use redis::Script;
 
+use super::scripts::{Pair, with_features};
+
 /// The scripts of cron jobs.
 #[derive(Debug)]
 pub(super) struct CronScripts {
     pub(super) register: Script,
-    pub(super) run: Script,
+    pub(super) run: Pair,
     pub(super) claim: Script,
     pub(super) done: Script,
     pub(super) set: Script,
@@ -16,18 +18,23 @@ impl Default for CronScripts {
     fn default() -> Self {
         macro_rules! with_state {
             ($($file:literal),+) => {
-                Script::new(concat!(
+                concat!(
                     include_str!("scripts/cron_state.lua"),
                     $(include_str!(concat!("scripts/", $file))),+
-                ))
+                )
+            };
+        }
+        macro_rules! run {
+            () => {
+                with_state!("cron_run.lua", "push.lua", "cron_end.lua")
             };
         }
         Self {
-            register: with_state!("cron_register.lua"),
-            run: with_state!("cron_run.lua", "push.lua", "cron_end.lua"),
-            claim: with_state!("cron_claim.lua"),
-            done: with_state!("cron_done.lua"),
-            set: with_state!("cron_set.lua"),
+            register: Script::new(with_state!("cron_register.lua")),
+            run: Pair::new(run!(), with_features!(run!())),
+            claim: Script::new(with_state!("cron_claim.lua")),
+            done: Script::new(with_state!("cron_done.lua")),
+            set: Script::new(with_state!("cron_set.lua")),
         }
     }
 }

@@ -16,12 +16,15 @@ use std::rc::Rc;
 use redis::AsyncCommands as _;
 use weir_base::clock::Timestamp;
 use weir_jobs::cron::{CRON_KEPT, CronRunOutcome, CronState, CronStates};
+use weir_jobs::custom::BatchId;
 use weir_jobs::job::JobBatch;
+use weir_jobs::metrics::JobServerLimit;
 use weir_jobs::model::NewJob;
 use weir_jobs::store::StoreError;
 
 use super::link_connection::LinkConnection;
-use super::push_call::{PushCall, PushReply};
+use super::push::pushed_features;
+use super::push_call::{PlacedJob, PushCall, PushMode, PushReply};
 use super::push_memory::PushMemory;
 use super::store_core::StoreCore;
 use super::unsupported::check_supported;
@@ -61,8 +64,9 @@ impl StoreCore {
     ) -> Result<CronRunOutcome, StoreError> {
         let mut connection = self.ready().await?;
         if let Some(job) = &job {
-            // The script takes no locks and counts in no batch.
-            check_supported(std::slice::from_ref(job))?;
+            if !self.keeps_features() {
+                check_supported(std::slice::from_ref(job))?;
+            }
             self.make_room_for_queues(&mut connection, &[job.queue].into()).await?;
             if !self.is_split() {
                 return self.cron_step(&mut connection, name, at, job, JobStep::Push).await;
@@ -168,24 +172,39 @@ impl StoreCore {
                 let times = self.keys.cron_beside(&self.keys.list(job.queue));
                 (times, CRON_KEPT.as_secs().to_string(), call)
             }
-            false => {
-                let call =
-                    PushCall::new(&placed, &self.keys, PushMemory::OFF, || self.next_order());
-                (self.keys.cron(), String::new(), call)
-            }
+            false => (self.keys.cron(), String::new(), self.cron_push(&placed)),
         };
         let mode = if step == JobStep::Push { "push" } else { "skip" };
-        let mut invocation = self.crons.run.key(times);
+        let mut invocation = self.crons.run.of(call.has_features()).key(times);
         invocation.arg(name).arg(at.as_micros()).arg(self.second_now()).arg(kept).arg(mode);
         call.add_to(&mut invocation);
         let reply: Result<Vec<u8>, _> = invocation.invoke_async(connection).await;
         let reply = reply.map_err(|error| self.link.failed(&error))?;
+        match &*reply {
+            b"no-room" => {
+                self.metrics.limit_hit(JobServerLimit::UniqueLocksMax);
+                return Err(StoreError::too_many_unique_jobs(self.limits.unique_locks_max));
+            }
+            b"no-batch" => {
+                return Err(StoreError::NoSuchBatch(job.custom.batch.unwrap_or(BatchId::NONE)));
+            }
+            _ => {}
+        }
         let outcome = outcome_of(&reply).unwrap_or(CronRunOutcome::HandledBefore);
-        if step == JobStep::Push && outcome == CronRunOutcome::Handled {
+        if step == JobStep::Push && reply == b"handled" {
             self.count_pushed(&placed, &PushReply::default());
             self.wake_waiting_fetches();
         }
         Ok(outcome)
+    }
+
+    /// Returns the call that stores the job of a time on a server that has all keys.
+    fn cron_push(&self, placed: &[PlacedJob<'_>]) -> PushCall {
+        let call = PushCall::new(placed, &self.keys, PushMemory::OFF, || self.next_order());
+        let features = placed.first().and_then(|(job, _)| pushed_features(0, job));
+        let features = features.as_slice();
+        let (now, max) = (self.micros_argument(), self.limits.unique_locks_max);
+        call.with_features(features, placed, PushMode::All, &now, max, &self.keys)
     }
 
     fn second_now(&self) -> u64 {
@@ -196,7 +215,7 @@ impl StoreCore {
 /// Returns what became of a time, unless the reply is a claim.
 fn outcome_of(reply: &[u8]) -> Option<CronRunOutcome> {
     match reply {
-        b"handled" => Some(CronRunOutcome::Handled),
+        b"handled" | b"left-out" => Some(CronRunOutcome::Handled),
         b"paused" => Some(CronRunOutcome::Paused),
         b"before" => Some(CronRunOutcome::HandledBefore),
         _ => None,

@@ -81,9 +81,8 @@ impl Store for RedisStore {
             both_ends: true,
             scan_aside: true,
             shared: true,
-            custom: false,
+            enterprise: self.core.keeps_features(),
             cron: true,
-            expires: true,
         }
     }
 

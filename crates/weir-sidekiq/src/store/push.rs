@@ -46,16 +46,9 @@ impl StoreCore {
     ) -> Result<PushReply, StoreError> {
         let placed = jobs.iter().map(|job| (job, job.at.map(|at| (SetName::Scheduled, at))));
         let placed: Vec<_> = placed.collect();
-        let requests = jobs.iter().enumerate().filter_map(|(place, job)| {
-            let lock = job.custom.unique.map(|rule| {
-                let UniqueRule { key, lasts, .. } = rule;
-                LockRequest { key, from: job.at, lasts }
-            });
-            let batch = job.custom.batch;
-            let is_plain = lock.is_none() && batch.is_none();
-            (!is_plain).then_some(FeatureRequest { place, lock, batch, has_failed: false })
-        });
-        let requests: Vec<FeatureRequest> = requests.collect();
+        let requests = jobs.iter().enumerate();
+        let requests: Vec<_> =
+            requests.filter_map(|(place, job)| pushed_features(place, job)).collect();
         self.add(&placed, self.push_memory, &requests, mode).await
     }
 
@@ -245,6 +238,17 @@ impl StoreCore {
         state.known.extend(names.iter().map(|name| (*name).to_owned()));
         Ok(())
     }
+}
+
+/// Returns what a job that is pushed asks for.
+pub(super) fn pushed_features(place: usize, job: &NewJob<'_>) -> Option<FeatureRequest> {
+    let lock = job.custom.unique.map(|rule| {
+        let UniqueRule { key, lasts, .. } = rule;
+        LockRequest { key, from: job.at, lasts }
+    });
+    let batch = job.custom.batch;
+    let is_plain = lock.is_none() && batch.is_none();
+    (!is_plain).then_some(FeatureRequest { place, lock, batch, has_failed: false })
 }
 
 /// Returns what a job of an export asks for: its lock until the time in the export, or as if it was pushed now.

@@ -251,22 +251,25 @@ impl PushCall {
         scripts: &StoreScripts,
         connection: &mut LinkConnection,
     ) -> RedisResult<PushReply> {
-        let mut invocation = scripts.push.of(!self.features.is_empty()).key(&self.keys);
-        invocation.arg(&self.head);
-        match self.features.is_empty() {
-            true => invocation.arg(0),
-            false => invocation.arg(&self.features),
-        };
-        invocation.arg(&self.arguments);
+        let mut invocation = scripts.push.of(self.has_features()).prepare_invoke();
+        self.add_to(&mut invocation);
         Ok(self.reply(invocation.invoke_async(connection).await?))
     }
 
-    /// Adds the keys and the arguments to a script that contains that of the push, of jobs without features.
+    /// Returns whether the script needs what is for jobs with features.
+    pub(super) const fn has_features(&self) -> bool {
+        !self.features.is_empty()
+    }
+
+    /// Adds the keys and the arguments to a script that contains that of the push.
     pub(super) fn add_to(&self, invocation: &mut ScriptInvocation<'_>) {
-        for key in &self.keys {
-            invocation.key(key);
-        }
-        invocation.arg(&self.head).arg(0).arg(&self.arguments);
+        invocation.key(&self.keys);
+        invocation.arg(&self.head);
+        match self.has_features() {
+            true => invocation.arg(&self.features),
+            false => invocation.arg(0),
+        };
+        invocation.arg(&self.arguments);
     }
 
     fn reply(

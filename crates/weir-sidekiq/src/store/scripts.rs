@@ -52,7 +52,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    fn new(plain: &str, with_features: &str) -> Self {
+    pub(super) fn new(plain: &str, with_features: &str) -> Self {
         Self { plain: Script::new(plain), with_features: Script::new(with_features) }
     }
 
@@ -73,6 +73,7 @@ macro_rules! with_features {
         )
     };
 }
+pub(super) use with_features;
 
 impl Default for StoreScripts {
     fn default() -> Self {

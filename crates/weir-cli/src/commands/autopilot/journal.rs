@@ -1,7 +1,7 @@
 //! `weir autopilot journal`.
 
 use clap::Args;
-use weir_autopilot::journal::{EntryKind, JournalEntry};
+use weir_autopilot::journal::JournalEntry;
 
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
@@ -41,16 +41,7 @@ pub(super) async fn run(arguments: &JournalArguments) -> anyhow::Result<Exit> {
 }
 
 fn line(entry: &JournalEntry) -> String {
-    let kind = match entry.kind {
-        EntryKind::Decision => "decision",
-        EntryKind::Advice => "advice",
-        EntryKind::Outcome => "outcome",
-        EntryKind::Failure => "failure",
-        EntryKind::Mode => "mode",
-        EntryKind::Override => "override",
-        EntryKind::Restart => "restart",
-        EntryKind::End => "end",
-    };
+    let kind = entry.kind.name();
     format!("{:>5}  {}  {kind:<8}  {}", entry.id, time(entry.at), printable(&entry.text))
 }
 

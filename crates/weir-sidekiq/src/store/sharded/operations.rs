@@ -79,9 +79,8 @@ impl Store for ShardedStore {
             both_ends: true,
             scan_aside: true,
             shared: true,
-            custom: false,
+            enterprise: false,
             cron: false,
-            expires: true,
         }
     }
 

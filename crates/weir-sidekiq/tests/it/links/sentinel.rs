@@ -196,7 +196,11 @@ fn a_primary_that_was_replaced_while_it_hung_is_not_used_when_it_continues() {
         .await;
         assert!(pushed > 0);
         // A push whose reply was lost may have been stored as well.
-        assert!(length(&watched.replica) >= before + pushed, "all are on the new primary");
+        let after = length(&watched.replica);
+        assert!(
+            after >= before + pushed,
+            "{before} + {pushed} jobs, and {after} on the new primary"
+        );
     });
 }
 

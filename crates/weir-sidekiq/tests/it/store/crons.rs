@@ -9,6 +9,7 @@ use weir_jobs::job::JobBatch;
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::store::{Store, StoreError};
 use weir_sidekiq::RedisEndpoint;
+use weir_sidekiq::store::NO_UNIQUE_JOBS;
 
 use super::cutting_proxy::CuttingProxy;
 use super::rig::{Node, run, run_alone, run_for};
@@ -30,7 +31,15 @@ async fn run_time(
     at: Timestamp,
     queue: &str,
 ) -> Result<CronRunOutcome, StoreError> {
-    let json = job(name, at, queue);
+    run_job(node, name, at, &job(name, at, queue)).await
+}
+
+async fn run_job(
+    node: &Node,
+    name: &str,
+    at: Timestamp,
+    json: &str,
+) -> Result<CronRunOutcome, StoreError> {
     let mut batch = JobBatch::new();
     let job = batch.parse_one(json.as_bytes(), at, &JobServerLimits::default()).unwrap();
     node.store.cron_run(name, at, Some(job)).await
@@ -246,6 +255,54 @@ fn a_time_enters_one_queue_although_nodes_name_different_ones() {
             client(&redis).del::<_, ()>("queue:old").unwrap();
             client(&redis).del::<_, ()>("queue:new").unwrap();
         }
+    });
+}
+
+/// The time in `minute` of a cron job whose job has these members of `custom`.
+async fn run_custom(node: &Node, minute: u32, custom: &str) -> Result<CronRunOutcome, StoreError> {
+    let at = START + MINUTE * minute;
+    let jid = format!("cron-u-{minute}");
+    let json = format!(
+        r#"{{"jid":"{jid}","jobtype":"Test","args":[],"queue":"q","custom":{{{custom}}}}}"#
+    );
+    run_job(node, "u", at, &json).await
+}
+
+#[test]
+fn a_job_is_left_out_while_an_earlier_one_has_its_lock() {
+    run(async |redis| {
+        let node = Node::at(&redis, &Clock::manual(START));
+        let unique = r#""unique_for":3600"#;
+        for minute in 0..2 {
+            assert_eq!(run_custom(&node, minute, unique).await, Ok(CronRunOutcome::Handled));
+            assert_eq!(length(&redis, "q"), 1, "{minute}");
+        }
+        assert_eq!(node.fetch_now("q").await.as_deref(), Some("cron-u-0"));
+        assert_eq!(node.store.ack(&["cron-u-0"]).await, Ok(vec![]));
+        assert_eq!(run_custom(&node, 1, unique).await, Ok(CronRunOutcome::HandledBefore));
+        assert_eq!(run_custom(&node, 2, unique).await, Ok(CronRunOutcome::Handled));
+        assert_eq!(node.fetch_now("q").await.as_deref(), Some("cron-u-2"));
+    });
+}
+
+#[test]
+fn a_time_stays_open_while_the_batch_of_its_job_does_not_exist() {
+    run(async |redis| {
+        let node = Node::at(&redis, &Clock::manual(START));
+        let bid = weir_jobs::custom::BatchId::random();
+        let custom = format!(r#""bid":"{bid}""#);
+        let missing = Err(StoreError::NoSuchBatch(bid));
+        assert_eq!(run_custom(&node, 0, &custom).await, missing);
+        assert_eq!(run_custom(&node, 0, r#""track":1"#).await, Ok(CronRunOutcome::Handled));
+        assert_eq!(length(&redis, "q"), 1);
+    });
+}
+
+#[test]
+fn a_job_with_a_lock_is_rejected_where_keys_are_divided() {
+    run_divided(async |_, node| {
+        let rejected = run_custom(&node, 0, r#""unique_for":3600"#).await;
+        assert_eq!(rejected, Err(StoreError::Unsupported(NO_UNIQUE_JOBS)));
     });
 }
 

@@ -339,6 +339,7 @@ fn locks_are_rejected_where_each_step_uses_one_slot() {
         let results = push_each(&node.store, &[unique("job-00001"), plain]).await;
         assert_eq!(results, [Err(rejected), Ok(())]);
         assert_eq!(node.fetch_now("q").await.as_deref(), Some("job-00002"));
+        assert!(!node.store.capabilities().enterprise);
     });
 }
 
@@ -356,5 +357,6 @@ fn locks_are_rejected_on_several_servers() {
         let plain = r#"{"jid":"job-00002","jobtype":"Test","args":[],"queue":"q"}"#.to_owned();
         let results = push_each(&store, &[unique("job-00001"), plain]).await;
         assert_eq!(results, [Err(rejected), Ok(())]);
+        assert!(!store.capabilities().enterprise);
     });
 }
