@@ -47,6 +47,8 @@ impl Visitor {
             (Some(expected), Some(sent)) if token::constant_time_eq(expected.expose(), sent) => {
                 Access::Program
             }
+            // Whoever sends a token means to use it: a wrong one must not succeed because no password is set.
+            (Some(_), Some(_)) if session.is_none() => Access::Stranger,
             _ if session.is_some() || settings.password.is_none() => Access::Person,
             _ => Access::Stranger,
         };

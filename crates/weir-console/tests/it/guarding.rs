@@ -246,6 +246,19 @@ async fn the_api_accepts_the_token_or_a_session_with_csrf_token() {
 }
 
 #[tokio::test]
+async fn a_wrong_token_is_rejected_although_no_password_is_set() {
+    let site = Site::with(|settings| {
+        settings.token = Some(weir_base::secret::Secret::new(TOKEN));
+    });
+    let program = site.browser();
+    for (token, expected) in [(TOKEN, StatusCode::OK), ("wrong", StatusCode::UNAUTHORIZED)] {
+        let request = program.request(Method::GET, "/v1/overview");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        assert_eq!(program.clone().send(request, Body::empty()).await.status, expected, "{token}");
+    }
+}
+
+#[tokio::test]
 async fn metrics_can_be_opened_by_a_setting() {
     let site = Site::with(|settings| {
         settings.password = Some(weir_base::secret::Secret::new(PASSWORD));
