@@ -11,7 +11,7 @@ import { launch, PATIENCE_MS } from "./browser.mjs";
 
 const FILES = {
   "/pusher.js": "../node/node_modules/pusher-js/dist/web/pusher.min.js",
-  "/recovery.mjs": "../../examples/pusher-js-recovery/recovery.mjs",
+  "/recovery.mjs": "../../packages/pusher-js-recovery/recovery.mjs",
 };
 const PAGE = `<!doctype html><title>realtime</title><script src="/pusher.js"></script>
 <script type="module">import { installRecovery } from "/recovery.mjs"; window.installRecovery = installRecovery;</script>`;

@@ -1,10 +1,10 @@
-// pusher-js with examples/pusher-js-recovery: connections are cut while events are published.
+// pusher-js and laravel-echo with packages/pusher-js-recovery: connections are cut while events are published.
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
 import { before, test } from "node:test";
+import Echo from "laravel-echo";
 import PusherJs from "pusher-js";
+import { installRecovery, onGap, onRecovered } from "weir-pusher-js-recovery";
 
-import { installRecovery } from "../../../examples/pusher-js-recovery/recovery.mjs";
 import { client, next, record, roundTrip, server, subscribed, unique } from "./clients.js";
 import { Proxy } from "./proxy.js";
 import { app, Weir } from "./weir.js";
@@ -161,16 +161,70 @@ test("the members of a large channel are exact for who follows them, also after 
   assert.equal(channel.members.count, ids().length);
 });
 
-test("the CommonJS variant is the same code", async () => {
-  const folder = new URL("../../../examples/pusher-js-recovery/", import.meta.url);
-  const [module_, common] = await Promise.all(["recovery.mjs", "recovery.cjs"].map((file) => readFile(new URL(file, folder), "utf8")));
-  assert.equal(common, module_.replace(/^export \{ installRecovery \};/m, "module.exports = { installRecovery };"));
+/** A client of laravel-echo that connects through `proxy`. */
+function echo(context, proxy, app) {
+  const pusher = impatient(client(context, proxy, { app, user: "ada" }));
+  return { pusher, echo: new Echo({ broadcaster: "pusher", key: app.key, client: pusher }) };
+}
+
+for (const [kind, prefix] of [["channel", ""], ["private", "private-"], ["encryptedPrivate", "private-encrypted-"], ["join", "presence-"]]) {
+  test(`laravel-echo receives what it missed, in order and once: ${kind}`, async (context) => {
+    const [name, proxy] = [unique("orders"), await Proxy.start(context, weir)];
+    const { pusher, echo: ada } = echo(context, proxy, weir.apps[0]);
+    const channel = ada[kind](name);
+    await new Promise((resolve) => channel.subscribed(resolve));
+    const [heard, recoveries] = [[], []];
+    channel.listen("OrderShipped", ({ order }) => heard.push(order));
+    onRecovered(channel, ({ events }) => recoveries.push(events));
+    onGap(channel, () => heard.push("gap"));
+    const all = record(pusher.channel(prefix + name), "App\\Events\\OrderShipped");
+    const backend = server(weir);
+    const ship = (order) => backend.trigger(prefix + name, "App\\Events\\OrderShipped", { order });
+    await ship(1);
+    await all.until(1);
+    pusher.disconnect();
+    for (const order of [2, 3, 4]) await ship(order);
+    pusher.connect();
+    await all.until(4);
+    await ship(5);
+    await all.until(5);
+    assert.deepEqual(heard, [1, 2, 3, 4, 5]);
+    assert.deepEqual(recoveries, [3]);
+  });
+}
+
+test("laravel-echo is notified of a gap until it ends that", async (context) => {
+  const [name, short] = [unique("orders"), weir.apps[1]];
+  const { pusher, echo: ada } = echo(context, weir, short);
+  const channel = ada.channel(name);
+  await new Promise((resolve) => channel.subscribed(resolve));
+  const gaps = [[], []];
+  onGap(channel, (position) => gaps[0].push(position));
+  const end = onGap(channel, (position) => gaps[1].push(position));
+  const backend = server(weir, short);
+  const all = record(pusher.channel(name), "changed", "weir:gap");
+  await backend.trigger(name, "changed", { number: 0 });
+  await all.until(1);
+  for (const round of [1, 2]) {
+    pusher.disconnect();
+    for (const number of [1, 2, 3, 4]) await backend.trigger(name, "changed", { number });
+    pusher.connect();
+    await all.until(1 + round);
+    end();
+  }
+  assert.deepEqual(gaps.map((list) => list.map(({ offset }) => offset)), [[5, 9], [5]]);
+  assert.match(gaps[0][0].epoch, /^[0-9a-f]+$/);
+});
+
+test("what is no channel is rejected with what to pass", () => {
+  for (const wrong of [undefined, null, {}, "orders"]) assert.throws(() => onGap(wrong, () => {}), /must be a channel of pusher-js/);
+  assert.throws(() => installRecovery({}), /pass the class Pusher/);
 });
 
 /** As much of pusher-js as the plugin knows, on a socket that the test speaks through. */
 function imitation() {
   const socket = Object.assign(new EventTarget(), { send: (text) => socket.sent.push(JSON.parse(text)), sent: [] });
-  const channel = { name: "presence-news", emit() {} };
+  const channel = { name: "presence-news", emitted: [], emit: (...event) => channel.emitted.push(event) };
   const client = { connection: { state: "connected", socket_id: "1.1" }, channel: (name) => (name === channel.name ? channel : undefined) };
   const Pusher = { instances: [client], Runtime: { createWebSocket: () => socket } };
   installRecovery(Pusher, { memberChanges: () => true });
@@ -185,7 +239,7 @@ function imitation() {
     socket.send(JSON.stringify({ event: "pusher:subscribe", data: { channel: channel.name } }));
     return socket.sent.at(-1).data;
   };
-  return { socket, client, heard, hear, subscribe };
+  return { socket, client, channel, heard, hear, subscribe };
 }
 
 const epoch = "00000000000000ab";
@@ -209,6 +263,17 @@ test("what is asked for is what comes after the last event", () => {
   assert.deepEqual(subscribe().recover, { epoch, offset: 6 });
   hear(succeeded(12, { recovery: { outcome: "gap" } }));
   assert.deepEqual(subscribe().recover, { epoch, offset: 12 });
+});
+
+test("a gap without a reconnect is reported, and the client continues from its position", () => {
+  const { channel, hear, subscribe } = imitation();
+  [succeeded(5), event(6)].forEach(hear);
+  const position = { epoch: "00000000000000ac", offset: 3 };
+  hear({ event: "weir:gap", data: JSON.stringify(position) });
+  assert.deepEqual(channel.emitted, [["weir:gap", position]]);
+  assert.deepEqual(subscribe().recover, position);
+  hear({ ...event(4), epoch: position.epoch });
+  assert.deepEqual(subscribe().recover, { ...position, offset: 4 });
 });
 
 test("what comes over a connection that was given up does not count", () => {

@@ -1,34 +1,61 @@
-// Recovery for pusher-js: whoever was away for a moment gets what it missed, in order and once; and
-// exact members of large presence channels. For servers that speak Weir's extensions of the Pusher
-// protocol; with others it changes nothing.
+// Recovery for pusher-js and Laravel Echo: a client that was disconnected receives the events that it missed, in order and
+// once; and exact members of large presence channels. For servers with Weir's extensions of the Pusher protocol; with
+// others it has no effect.
 //
-//   installRecovery(Pusher);                      // before new Pusher(..)
-//   channel.bind("weir:gap", loadStateAnew);
+//   installRecovery(Pusher);                      // before new Pusher(..) or new Echo(..)
+//   onGap(channel, loadStateAgain);
 //
-// It stands between pusher-js and its WebSocket and reads and writes the protocol's messages. Of
+// The plugin sits between pusher-js and its WebSocket and reads and writes the protocol's messages. Of
 // pusher-js it uses `Pusher.Runtime.createWebSocket`, `Pusher.instances`, `pusher.channel(name)`,
-// `pusher.connection.socket_id` and `.state`, and a channel's `emit`.
+// `pusher.connection.socket_id` and `.state`, and a channel's `emit`, `bind` and `unbind`.
 
 const INSTALLED = Symbol.for("weir.recovery");
 
 /** What is known of each channel. A channel that was left and entered again is another object. */
 const places = new WeakMap();
 
+const GAP = "weir:gap";
+const RECOVERED = "weir:recovered";
+
 /**
- * Makes the clients of this pusher-js recover, those that are made after it.
- * `memberChanges(name)` says for which presence channels the members are fetched in pages and
- * changes come together: for those with thousands of members.
+ * Makes all clients recover that this pusher-js creates from now on.
+ * `memberChanges(name)` selects the presence channels whose members are fetched in pages and then kept up to
+ * date by differences: those with thousands of members.
  */
 function installRecovery(Pusher, { memberChanges = () => false } = {}) {
   const runtime = Pusher?.Runtime;
   if (typeof runtime?.createWebSocket !== "function" || !Array.isArray(Pusher.instances)) {
-    throw new TypeError("installRecovery: this is not the Pusher of pusher-js, or one that it doesn't know");
+    throw new TypeError("installRecovery: pass the class Pusher of pusher-js 8");
   }
   if (runtime[INSTALLED]) return;
   runtime[INSTALLED] = true;
   const createWebSocket = runtime.createWebSocket;
   runtime.createWebSocket = function (url) {
     return between(createWebSocket.call(this, url), { clients: Pusher.instances, memberChanges });
+  };
+}
+
+/** Calls back when events of the channel are lost: load its state again. Returns a function that ends this. */
+function onGap(channel, callback) {
+  return listen(channel, GAP, callback);
+}
+
+/** Calls back when the channel is subscribed again and its missed events follow. Returns a function that ends this. */
+function onRecovered(channel, callback) {
+  return listen(channel, RECOVERED, callback);
+}
+
+/** A channel of Laravel Echo has that of pusher-js in `subscription`. */
+function listen(channel, event, callback) {
+  const target = channel?.subscription ?? channel;
+  if (typeof target?.bind !== "function") {
+    throw new TypeError("the first argument must be a channel of pusher-js, or of Laravel Echo with the broadcaster pusher or reverb");
+  }
+  // pusher-js compares functions: the same one for two events or twice for one must end by itself.
+  const listener = (data) => callback(data);
+  target.bind(event, listener);
+  return () => {
+    target.unbind(event, listener);
   };
 }
 
@@ -85,6 +112,9 @@ class Wire {
         return place.members?.page(parse(message.data));
       case "weir:members_changed":
         return place.members?.changed(parse(message.data));
+      case GAP:
+        // From a server with several nodes, without a reconnect. pusher-js itself drops it on encrypted channels.
+        return this.#skip(channel, place, parse(message.data));
       default:
         if (place.takes(message)) this.#hand(event);
     }
@@ -98,8 +128,14 @@ class Wire {
       tell: (told) => this.#hand({ data: JSON.stringify({ channel: channel.name, ...told }) }),
     });
     if (!place.members) this.#hand(event);
-    if (outcome === "recovered") channel.emit("weir:recovered", { events });
-    if (outcome === "gap") channel.emit("weir:gap", { epoch: message.epoch, offset: message.offset });
+    if (outcome === "recovered") channel.emit(RECOVERED, { events });
+    if (outcome === "gap") channel.emit(GAP, { epoch: message.epoch, offset: message.offset });
+  }
+
+  #skip(channel, place, position) {
+    if (position?.epoch === undefined) return;
+    place.moveTo(position);
+    channel.emit(GAP, position);
   }
 
   #say(event, data) {
@@ -129,8 +165,11 @@ class Place {
   members = null;
 
   joined({ epoch, offset, recovery }) {
-    // What was missed comes behind this message and counts by itself.
-    if (recovery?.outcome === "recovered") return;
+    // The missed events follow this message, each with its own position.
+    if (recovery?.outcome !== "recovered") this.moveTo({ epoch, offset });
+  }
+
+  moveTo({ epoch, offset }) {
     if (epoch !== this.epoch) this.#delivered = -1;
     [this.epoch, this.offset] = [epoch, offset];
   }
@@ -271,4 +310,4 @@ function parse(text) {
   }
 }
 
-export { installRecovery };
+export { installRecovery, onGap, onRecovered };
