@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-MODULES = {"weir-realtime-python": "weir_realtime"}
+MODULES = {"weir-realtime-python": "weir_realtime", "django-weir-tasks": "django_weir_tasks"}
 
 
 class WheelTest(unittest.TestCase):
