@@ -73,12 +73,13 @@ long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names 
 fuzz: ## list the fuzz targets, or run them (FUZZ=all or FUZZ=CRATE/TARGET, SECONDS=60)
 	@scripts/fuzz $(if $(FUZZ),$(FUZZ) $(or $(SECONDS),60))
 
-docs: ## write the pages of docs/reference and the dashboard that come from the code
+docs: ## write the pages of docs/reference and the dashboard that come from the code, and a site of all pages to target/docs-site
 	cargo build --quiet --locked -p weir
 	target/debug/weir reference settings > docs/reference/settings.md
 	target/debug/weir reference schema > docs/reference/weir.schema.json
 	target/debug/weir reference cli > docs/reference/cli.md
 	cargo run --quiet --locked -p xtask -- dashboards write
+	cargo run --quiet --locked -p xtask -- site target/docs-site
 
 # The linker keeps one copy of functions with the same code. Rust uses lld on x86_64 only; GNU ld does not know it.
 ICF := $(if $(filter x86_64-%,$(TARGET)),-- -C link-arg=-Wl$(comma)--icf=all)

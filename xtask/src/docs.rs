@@ -1,5 +1,5 @@
-//! Checks the texts of the repository: links resolve, each request of the admin API is described, and no file names a
-//! developer's machine or a package mirror.
+//! Checks the texts of the repository: links resolve, docs/SUMMARY.md lists all pages, each request of the admin API is
+//! described, and no file names a developer's machine or a package mirror.
 //!
 //! The tests of the binary, which generates docs/reference, check that it has all settings and commands.
 
@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+
+use crate::site_check;
 
 /// Source files that define requests of the admin API, with the prefix of their paths.
 const ROUTES: [(&str, &str); 9] = [
@@ -26,6 +28,7 @@ const ADMIN_API: &str = "docs/reference/admin-api.md";
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let files = tracked(root)?;
     let mut problems = undocumented_routes(root)?;
+    problems.extend(site_check::check(weir_docs::library()));
     let mut pages = 0;
     for file in &files {
         // Not text, or gone from the folder but not from the index.
@@ -121,25 +124,16 @@ fn link_target_exists(folder: &Path, text: &str, target: &str) -> bool {
     let (path, heading) = target.split_once('#').unwrap_or((target, ""));
     let file = folder.join(path);
     if path.is_empty() {
-        return anchors(text).any(|anchor| anchor == heading);
+        return has_anchor(text, heading);
     }
     match fs::read_to_string(&file) {
-        Ok(other) if path.ends_with(".md") && !heading.is_empty() => {
-            anchors(&other).any(|anchor| anchor == heading)
-        }
+        Ok(other) if path.ends_with(".md") && !heading.is_empty() => has_anchor(&other, heading),
         _ => file.exists(),
     }
 }
 
-/// Returns the anchors of a page's headings, as GitHub generates them: lower case, spaces as hyphens, without
-/// punctuation.
-fn anchors(text: &str) -> impl Iterator<Item = String> {
-    let headings = text.lines().filter(|line| line.starts_with('#'));
-    headings.map(|line| {
-        let kept = line.trim_start_matches('#').trim().chars();
-        let kept = kept.filter(|it| it.is_alphanumeric() || " -_".contains(*it));
-        kept.map(|it| if it == ' ' { '-' } else { it.to_ascii_lowercase() }).collect()
-    })
+fn has_anchor(text: &str, anchor: &str) -> bool {
+    weir_docs::anchors(text).iter().any(|it| it == anchor)
 }
 
 #[cfg(test)]

@@ -3,14 +3,16 @@
 //! - [`edges`]: crates depend only on what ARCHITECTURE.md allows; circles of files don't grow.
 //! - [`licences`]: every dependency has a licence that deny.toml allows; `licences write FILE` writes the texts
 //!   ([`licence_texts`]).
-//! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine; settings that pages
-//!   and messages name with their section are in the reference ([`settings`]); docs/versions.md has the numbers of the
-//!   data formats ([`formats`]).
+//! - [`docs`]: links resolve, docs/SUMMARY.md lists all pages ([`site_check`]), the admin API is described, nothing
+//!   names a developer's machine; settings that pages and messages name with their section are in the reference
+//!   ([`settings`]); docs/versions.md has the numbers of the data formats ([`formats`]).
 //! - [`words`]: words that the glossary replaces are not used where users read them.
 //! - [`dashboards`]: deploy/grafana matches the definitions of the metrics, and alert rules name existing metrics;
 //!   `dashboards write` generates it.
 //! - [`suites`]: all tests (or those of `test rust|doc|clients|browser`), with a line of counts at the end. Its suite
 //!   `rust` is the command `executables` ([`executables`]).
+//!
+//! `cargo xtask site FOLDER` writes the documentation as a folder of HTML files ([`site`]).
 //!
 //! Measures, `cargo xtask lines|names|circles|settings|dependencies`, print and never fail:
 //!
@@ -37,6 +39,8 @@ mod metadata;
 mod names;
 mod server;
 mod settings;
+mod site;
+mod site_check;
 mod sources;
 mod suites;
 mod test_items;
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 checks:   edges, licences [write FILE], docs, words, dashboards [write]
+writes:   site FOLDER
 tests:    test [rust|doc|clients|browser], executables
 measures: lines, names [--list], circles [CRATE], settings, dependencies";
 
@@ -102,6 +107,7 @@ fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
         ["docs"] => {
             return Ok([docs::check(root)?, settings::check(root)?, formats::check(root)?].concat());
         }
+        ["site", folder] => site::write(root, Path::new(folder)),
         ["words"] => return words::check(root),
         ["dashboards"] => return dashboards::check(root),
         ["dashboards", "write"] => return dashboards::write(root),
