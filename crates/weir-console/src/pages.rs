@@ -7,6 +7,7 @@ mod batches;
 mod chart;
 mod cron;
 mod damage;
+mod docs;
 mod error;
 mod events;
 pub(crate) mod frame;
@@ -53,6 +54,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .merge(front_routes())
         .merge(realtime_routes())
         .merge(observed_routes())
+        .merge(docs_routes())
         .merge(live_page("/nodes", |request| Box::pin(nodes::page(request))))
         .route("/gems", get_page(|request| Box::pin(gems::page(request))))
         .route("/gems/look", post_form(|request| Box::pin(gems::poll_upstreams(request))))
@@ -134,4 +136,11 @@ fn observed_routes() -> Router<Arc<Console>> {
         .merge(live_page("/observed/queue", |request| Box::pin(queue::page(request))))
         .route("/observed/queue/chart", get_page(|request| Box::pin(queue::points(request))))
         .route("/observed/chart", get_page(|request| Box::pin(observed::points(request))))
+}
+
+fn docs_routes() -> Router<Arc<Console>> {
+    Router::new()
+        .route("/docs", get_page(|request| Box::pin(docs::start(request))))
+        .route("/docs/", get_page(|request| Box::pin(docs::start(request))))
+        .route("/docs/{*page}", get_page(|request| Box::pin(docs::page(request))))
 }

@@ -58,6 +58,7 @@ pub(crate) enum Section {
     Plan,
     Postgres,
     Redis,
+    Docs,
     Login,
     None,
 }
@@ -230,6 +231,7 @@ fn groups(console: &Console, reading: Option<&ConsoleSnapshot>) -> Vec<Navigatio
         let found = reading.and_then(|reading| reading.observed.as_ref()?.findings());
         groups.push(group(Some("Observed"), observed_entries(found)));
     }
+    groups.push(group(Some("Help"), [entry(Section::Docs, "/docs", "Docs", None)]));
     groups
 }
 

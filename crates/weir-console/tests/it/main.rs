@@ -2,6 +2,7 @@
 
 mod acting;
 mod autopilot;
+mod docs;
 mod escaping;
 mod front;
 mod gems;
