@@ -6,6 +6,7 @@ use clap_complete::Shell;
 
 use crate::commands::backup::BackupArguments;
 use crate::commands::check::CheckArguments;
+use crate::commands::docs::DocsArguments;
 use crate::commands::init::InitArguments;
 use crate::commands::man::ManArguments;
 use crate::commands::reference::ReferencePage;
@@ -16,7 +17,7 @@ use crate::commands::up::UpArguments;
 use crate::commands::{
     AutopilotCommand, DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand,
     SidekiqCommand, SimulateArguments, SwitchCommand, WorkersCommand, autopilot, backup, check,
-    completions, doctor, gems, init, jobs, man, plan, realtime, reference, restart, restore,
+    completions, docs, doctor, gems, init, jobs, man, plan, realtime, reference, restart, restore,
     sidekiq, simulate, status, switch, workers,
 };
 use crate::exit::{self, Exit};
@@ -83,6 +84,8 @@ pub(crate) enum Command {
     /// Change the queues of a Sidekiq
     #[command(subcommand)]
     Sidekiq(SidekiqCommand),
+    /// Search the documentation
+    Docs(DocsArguments),
     /// Print a completion script for a shell
     Completions {
         /// Name of the shell
@@ -134,6 +137,7 @@ impl Cli {
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Simulate(arguments) => simulate::run(&arguments),
             Command::Sidekiq(command) => sidekiq::run(command),
+            Command::Docs(arguments) => docs::run(&arguments),
             Command::Completions { shell } => Ok(completions::run(shell, &Self::command())),
             Command::Man(arguments) => man::run(&arguments, Self::command()),
             Command::Service => (service.service)(),

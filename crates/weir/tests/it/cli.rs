@@ -116,3 +116,13 @@ fn man_pages_are_written_for_every_command() {
         assert!(page(hidden).is_err(), "{hidden}");
     }
 }
+
+#[test]
+fn the_documentation_is_searched_and_printed() {
+    let site = Site::new("");
+    let found = site.ok(&["docs", "connections_max"]);
+    assert!(found.contains("/docs/reference/settings#jobs.limits.connections_max"), "{found}");
+    assert!(site.ok(&["docs"]).contains("Realtime\n  first steps"), "lists the pages");
+    assert!(site.ok(&["docs", "--page", "reference/settings"]).starts_with("# Settings\n"));
+    assert_eq!(site.ok(&["docs", "xyzzyx", "--json"]), "[]\n");
+}
