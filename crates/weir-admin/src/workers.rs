@@ -5,7 +5,7 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `GET workers` | a list of [`AppRow`] |
-//! | `POST workers`: an [`OperatorCommand`] | `{}` once the parent follows it, or why it does not |
+//! | `POST workers`: an [`OperatorCommand`] | `{}` once the parent follows it, or why it does not; for `set` and `reset` an [`OverrideOutcome`] |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
@@ -24,13 +24,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
+use serde::Serialize;
+use weir_autopilot::AutopilotHandle;
 use weir_base::admin_api::{AdminError, JsonInput};
 use weir_base::clock::Clock;
 use weir_front::view::{AppView, TotalsView};
 use weir_front::{Apps, NoSuchApp};
 use weir_supervisor::control::ParentCommand;
+pub use weir_supervisor::workers::{
+    GroupValues, JobGroupState, Override, OverrideOutcome, OverrideRequest,
+};
 
-pub use self::commands::{OperatorCommand, ParentCommands, PendingCommand};
+pub use self::commands::{CommandResult, OperatorCommand, ParentCommands, PendingCommand};
 pub use self::reported::Reported;
 pub use self::rows::{AppRow, JOBS, SOCKETS, WorkerRow};
 pub use self::shared::{SharedApp, SharedApps};
@@ -52,6 +57,8 @@ pub struct Front {
     /// What the parent has reported.
     pub reported: Arc<Mutex<Reported>>,
     pub parent_commands: ParentCommands,
+    /// Its journal has the changes of workers of jobs. None: it does not run here.
+    pub autopilot: Option<AutopilotHandle>,
 }
 
 /// Settings of the groups that the parent runs.
@@ -86,9 +93,17 @@ async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
 async fn execute(
     State(front): State<Front>,
     JsonInput(request): JsonInput<OperatorCommand>,
-) -> AdminResult<Done> {
-    front.execute(request).await?;
-    Ok(Json(Done::new()))
+) -> AdminResult<CommandOutcome> {
+    let outcome = front.execute(request).await?.map(Box::new);
+    Ok(Json(outcome.map_or_else(|| CommandOutcome::Done(Done::new()), CommandOutcome::Override)))
+}
+
+/// The response to an order.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum CommandOutcome {
+    Done(Done),
+    Override(Box<OverrideOutcome>),
 }
 
 impl Front {
@@ -120,7 +135,11 @@ impl Front {
         self.groups.with_dump.contains(group)
     }
 
-    pub async fn execute(&self, request: OperatorCommand) -> Result<(), AdminError> {
+    /// Carries out an order. The outcome is that of a change of values.
+    pub async fn execute(
+        &self,
+        request: OperatorCommand,
+    ) -> Result<Option<OverrideOutcome>, AdminError> {
         let is_proxied = self.apps.view().iter().any(|app| app.name == request.app());
         let is_of_jobs = self.groups.job_groups.contains(request.app());
         let is_shared = self.sockets.all().iter().any(|(name, _)| *name == request.app());
@@ -128,6 +147,7 @@ impl Front {
             return Err(no_such_app(NoSuchApp(request.app().to_owned())));
         }
         tracing::info!(order = ?request, "received an order for workers");
+        let change = request.change_of_values();
         let command = match request {
             OperatorCommand::Pause { .. }
             | OperatorCommand::Resume { .. }
@@ -161,6 +181,10 @@ impl Front {
             OperatorCommand::Scale { app: group, processes } => {
                 ParentCommand::Scale { group, processes }
             }
+            OperatorCommand::Set { app: group, change } => ParentCommand::Set { group, change },
+            OperatorCommand::Reset { app: group, by, dry_run } => {
+                ParentCommand::Reset { group, by, dry_run }
+            }
             OperatorCommand::Signal { app, worker, signal } => {
                 let generation = self.generation(&app, worker)?;
                 if let Some(signal) = signal {
@@ -171,13 +195,18 @@ impl Front {
                 }
             }
         };
-        self.send_command(command).await
+        let outcome = self.send_command(command).await?;
+        if let (Some(autopilot), Some((by, text))) = (&self.autopilot, change) {
+            autopilot.note(by, text);
+        }
+        Ok(outcome)
     }
 
-    async fn save_paused_apps(&self) -> Result<(), AdminError> {
+    async fn save_paused_apps(&self) -> Result<Option<OverrideOutcome>, AdminError> {
         let paused_apps = self.paused_apps.clone();
         let saved = tokio::task::spawn_blocking(move || paused_apps.save()).await;
-        saved.map_err(std::io::Error::other).flatten().map_err(|error| {
+        let saved = saved.map_err(std::io::Error::other).flatten();
+        saved.map(|()| None).map_err(|error| {
             let path = self.paused_apps.path().display();
             let error = format!(
                 "the change is in effect, but will be lost at a restart, because {path} cannot be written ({error})"
@@ -206,7 +235,10 @@ impl Front {
         })
     }
 
-    async fn send_command(&self, command: ParentCommand) -> Result<(), AdminError> {
+    async fn send_command(
+        &self,
+        command: ParentCommand,
+    ) -> Result<Option<OverrideOutcome>, AdminError> {
         if self.reported().groups.is_empty() {
             let hint = "only workers with a command ([[front.apps]], [workers]) are Weir's own";
             return Err(AdminError::new(StatusCode::CONFLICT, "Weir runs no workers", hint));

@@ -46,7 +46,8 @@ impl Collector for WorkersMetrics {
         states(encoder, "weir_workers", &job_groups, "running")?;
         counter(encoder, "weir_workers_evictions", evicted, &job_groups, evictions)?;
         counter(encoder, "weir_workers_deaths", died, &job_groups, deaths)?;
-        counter(encoder, "weir_workers_restarts", restarted, &job_groups, restarts)
+        counter(encoder, "weir_workers_restarts", restarted, &job_groups, restarts)?;
+        overrides(encoder, &job_groups)
     }
 }
 
@@ -59,6 +60,29 @@ struct Rows<'a> {
 fn idle(app: &AppRow) -> i64 {
     let idle = app.workers.iter().filter(|it| it.state == "serving" && it.requests == 0);
     i64::try_from(idle.count()).unwrap_or(i64::MAX)
+}
+
+/// Encodes the values that operators have overridden, and database connections.
+fn overrides(encoder: &mut DescriptorEncoder<'_>, rows: &Rows<'_>) -> Result<(), std::fmt::Error> {
+    let none = ConstGauge::new(0_i64);
+    let help = "1 while an operator has overridden the value: processes, threads or queues";
+    let name = "weir_workers_override";
+    {
+        let mut family = encoder.encode_descriptor(name, help, None, none.metric_type())?;
+        for app in rows.rows {
+            let set = app.values.as_ref().and_then(|values| values.set.as_ref());
+            for key in set.into_iter().flat_map(|set| set.keys()) {
+                let labels = [(rows.label, app.name.as_str()), ("key", key)];
+                ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
+            }
+        }
+    }
+    let help =
+        "Database connections that the processes of a group may open, counted against [budget]";
+    let connections = |app: &AppRow| app.values.as_ref().map_or(0, |values| values.connections);
+    gauge(encoder, "weir_workers_database_connections", help, rows, |app| {
+        i64::try_from(connections(app)).unwrap_or(i64::MAX)
+    })
 }
 
 /// Encodes the number of workers by state. `working_state` is the name of the working state.

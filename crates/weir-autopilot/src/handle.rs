@@ -31,6 +31,8 @@ struct Published {
 pub(crate) enum Command {
     Mode(ModeChange, CommandReply),
     Override(OverrideChange, CommandReply),
+    /// A change that was carried out elsewhere: who made it, and all of it in one sentence.
+    Note(String, String),
 }
 
 pub(crate) type CommandReply = oneshot::Sender<Result<(), CommandError>>;
@@ -90,6 +92,14 @@ impl AutopilotHandle {
     /// It cannot be set.
     pub async fn set_override(&self, change: OverrideChange) -> Result<(), CommandError> {
         self.ask(|reply| Command::Override(change, reply)).await
+    }
+
+    /// Writes a change that an operator made elsewhere to the journal, unless too many commands wait.
+    pub fn note(&self, by: String, text: String) {
+        let noted = self.commands.try_send(Command::Note(by, text));
+        if let Err(error) = noted {
+            tracing::warn!(%error, "a change of an operator is not in the journal");
+        }
     }
 
     async fn ask(&self, command: impl FnOnce(CommandReply) -> Command) -> Result<(), CommandError> {

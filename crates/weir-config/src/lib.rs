@@ -6,6 +6,7 @@
 //! - [`checks`]: what involves several sections.
 //! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`; [`schema`]: for editors.
 
+mod budget;
 mod checks;
 pub mod environment;
 mod front;
@@ -41,6 +42,7 @@ pub use weir_settings::renamed::rewrite;
 use weir_settings::{Context, Renamed, Report, Section, SettingValue, TableReader};
 pub use weir_settings::{SettingError, SettingErrors, secrets, suggestion, units};
 
+pub use self::budget::Budget;
 pub use self::front::{App, Front, Processes, SharedSockets};
 pub use self::gems::{Gems, Mirror, StoreKind, read_policy_file};
 pub use self::jobs::Jobs;
@@ -88,6 +90,8 @@ pub struct Settings {
     pub observe: Observe,
     #[setting(section)]
     pub autopilot: weir_autopilot::AutopilotSettings,
+    #[setting(section)]
+    pub budget: Budget,
     /// Processes that run jobs, by the names of their groups.
     #[setting(skip)]
     pub workers: BTreeMap<String, JobWorkers>,
@@ -205,6 +209,11 @@ impl Settings {
     /// Returns the path of the file that stores which apps are paused or in maintenance.
     pub fn paused_apps_file(&self) -> PathBuf {
         self.data_dir.join("holds.json")
+    }
+
+    /// Returns the path of the file that stores what operators have changed of workers at run time.
+    pub fn worker_overrides_file(&self) -> PathBuf {
+        self.data_dir.join("worker-overrides.json")
     }
 
     /// Returns the folder of the workers' sockets, as an absolute path, because workers have other working
@@ -331,7 +340,6 @@ impl Settings {
         let apps: Vec<String> =
             self.front.apps.iter().map(|app| app.settings.name.clone()).collect();
         self.workers = workers::read(table, &apps);
-        table.later(&["budget"]);
     }
 
     /// Derives paths from other settings. `data_dir`: the flag, which takes precedence over the file.

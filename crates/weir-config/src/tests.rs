@@ -139,16 +139,6 @@ token = { env = "ABSENT" }
 }
 
 #[test]
-fn planned_settings_are_rejected_by_name() {
-    let text = r#"
-[budget]
-"#;
-    insta::assert_snapshot!(errors(text), @r"
-    weir.toml:2:2: budget is not in this version of Weir yet
-    ");
-}
-
-#[test]
 fn realtime_in_redis_needs_addresses_and_names_that_differ() {
     let load_broker = |broker: &str| {
         load(&format!(

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_supervisor::RestartPolicy;
-use weir_supervisor::workers::{GroupName, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness};
+use weir_supervisor::workers::{
+    GroupName, GroupNameError, GroupSpec, JobSpec, PROCESSES_MAX, Readiness, THREADS_MAX,
+    WorkerValues,
+};
 
 use super::launch::Launch;
 use weir_settings::{Section, TableReader, WAIT};
@@ -16,13 +19,20 @@ pub struct JobWorkers {
     #[setting(flatten)]
     pub launch: Launch,
     /// Jobs that one process runs at once, for {concurrency} in the command.
-    #[setting(range = 1..=CONCURRENCY_MAX)]
+    #[setting(range = 1..=u64::from(THREADS_MAX))]
     concurrency: Option<u32>,
     /// Queues, in their order, for {queues} in the command: an argument of its own becomes one for
     /// each queue, elsewhere they are joined by commas.
     queues: Vec<String>,
     /// Placed before each queue, where {queues} is an argument of its own: "-q" for Sidekiq.
     queue_flag: Option<String>,
+    /// Database connections that each of these jobs may need, for [budget]. 0: jobs of this group
+    /// use no database.
+    #[setting(range = 0..=1_000, default = 1)]
+    connections_per_thread: u32,
+    /// Database connections that each process needs in addition, for [budget].
+    #[setting(range = 0..=100_000)]
+    connections_per_process: u32,
     #[setting(with = read_readiness, default = Readiness::Started(READY_AFTER))]
     readiness: Readiness,
     /// A process that sends no WATCHDOG=1 (sd_notify) for this long is stuck: killed and replaced.
@@ -60,8 +70,6 @@ struct ReadinessTable {
 
 /// A process that has lived for so long has found its settings and its server.
 const READY_AFTER: Duration = Duration::from_secs(1);
-/// Threads of a process.
-const CONCURRENCY_MAX: u64 = 100_000;
 
 const QUEUES: &str = JobWorkers::QUEUES.name;
 const CONCURRENCY: &str = JobWorkers::CONCURRENCY.name;
@@ -131,6 +139,11 @@ impl JobWorkers {
             (CONCURRENCY, self.concurrency != other.concurrency),
             (QUEUES, self.queues != other.queues),
             ("queue_flag", self.queue_flag != other.queue_flag),
+            ("connections_per_thread", self.connections_per_thread != other.connections_per_thread),
+            (
+                "connections_per_process",
+                self.connections_per_process != other.connections_per_process,
+            ),
             ("what makes it ready", self.readiness != other.readiness),
             ("watchdog", self.watchdog != other.watchdog),
         ];
@@ -140,13 +153,10 @@ impl JobWorkers {
 
     /// Returns the group's specification for the parent.
     pub fn group(&self, name: &str, restart: &RestartPolicy) -> Result<GroupSpec, GroupNameError> {
-        let concurrency = self.concurrency.iter().map(ToString::to_string).collect();
-        let variables = BTreeMap::from([
-            (CONCURRENCY.to_owned(), concurrency),
-            (QUEUES.to_owned(), self.queue_arguments()),
-        ]);
+        let jobs = self.job_spec();
         Ok(GroupSpec {
-            variables,
+            variables: jobs.variables(&jobs.values),
+            jobs: Some(jobs),
             readiness: self.readiness.clone(),
             watchdog: self.watchdog,
             // They finish and acknowledge what they have at this Weir, perhaps.
@@ -155,9 +165,20 @@ impl JobWorkers {
         })
     }
 
-    fn queue_arguments(&self) -> Vec<String> {
-        let flag = || self.queue_flag.iter().cloned();
-        self.queues.iter().flat_map(|queue| flag().chain([queue.clone()])).collect()
+    fn job_spec(&self) -> JobSpec {
+        JobSpec {
+            values: WorkerValues { threads: self.concurrency, queues: self.queues.clone() },
+            queue_flag: self.queue_flag.clone(),
+            connections_per_thread: self.connections_per_thread,
+            connections_per_process: self.connections_per_process,
+        }
+    }
+
+    /// Returns the database connections of one process, and of all.
+    pub fn connections(&self) -> (u64, u64) {
+        let jobs = self.job_spec();
+        let each = u64::from(jobs.connections(&jobs.values));
+        (each, each * u64::from(self.launch.count))
     }
 }
 

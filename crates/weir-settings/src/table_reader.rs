@@ -191,19 +191,6 @@ impl<'a> TableReader<'a> {
         Some((name, text))
     }
 
-    /// A key of a later version: rejected by name, never ignored.
-    pub fn later(&mut self, names: &[&'static str]) {
-        for name in names {
-            let Some(table) = self.table else { return };
-            if let Some((key, _)) = table.iter().find(|(key, _)| key.get_ref() == name) {
-                let path = self.full(name);
-                let message = format!("{path} is not in this version of Weir yet");
-                self.report.error(&key.span(), message);
-            }
-            self.known.push(name);
-        }
-    }
-
     /// Keys of this table, or of its table `advanced`, that no longer have an effect: a warning.
     pub fn removed(&mut self, names: &[&'static str]) {
         for name in names {

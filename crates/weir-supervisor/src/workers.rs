@@ -3,11 +3,12 @@
 //! - [`spec`](GroupSpec): the program of a group; [`spec_errors`]: errors in it, found before a
 //!   start.
 //! - [`Fleet`]: all groups and their processes; the supervisor's loop runs it.
-//! - `slot`, `group`, `rolling`, `generation`: the rules. Pure: times are arguments.
+//! - `slot`, `group`, `rolling`, `generation`, `connections`, `overrides`: the rules. Pure: times are arguments.
 //! - `launch`, `process`, `endpoint`, `output`, `notify_socket`: one process.
 
 mod blueprint;
 mod check;
+mod connections;
 mod descendants;
 mod endpoint;
 mod fleet;
@@ -16,6 +17,7 @@ mod group;
 mod launch;
 mod notify_socket;
 mod output;
+mod overrides;
 mod process;
 mod rolling;
 mod run_folder;
@@ -23,10 +25,15 @@ mod signals;
 mod slot;
 mod spec;
 mod template;
+mod values;
 
 pub use check::{GroupSpecError, spec_errors};
 pub(crate) use fleet::{CommandSender, ServiceCommand};
-pub use fleet::{FailedGroup, Fleet, FleetError};
+pub use fleet::{FailedGroup, Fleet, FleetError, FleetLimits};
+pub use overrides::{
+    GroupValues, JobGroupState, OVERRIDE_DEFAULT, OVERRIDE_MAX, Override, OverrideOutcome,
+    OverrideRequest,
+};
 pub(crate) use rolling::Rolling;
 pub use signals::{UnknownSignal, WorkerSignal};
 pub(crate) use slot::CarriedSlot;
@@ -34,6 +41,7 @@ pub use spec::{
     BoundBy, Dump, GROUP_NAME_BYTES_MAX, GroupName, GroupNameError, GroupSpec, ListeningSocket,
     PROCESSES_MAX, Readiness, ResourceLimits, SOCKETS_MAX, SocketKind,
 };
+pub use values::{JobSpec, THREADS_MAX, WorkerValues};
 
 /// Limit of the groups of one parent.
 pub const GROUPS_MAX: usize = 100;

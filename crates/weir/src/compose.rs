@@ -420,6 +420,7 @@ impl Weir {
             paused_apps: self.paused_apps.clone(),
             reported: Arc::clone(&self.reported),
             parent_commands: self.parent_commands.clone(),
+            autopilot: self.autopilot.as_ref().map(RunningAutopilot::handle),
         }
     }
 }

@@ -27,6 +27,7 @@ pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<App
         evictions: reported.counters.evictions(name),
         restarts: reported.counters.all_restarts(name),
         deaths: reported.counters.deaths(name),
+        values: group.jobs.as_deref().cloned(),
         workers,
         ..AppRow::default()
     })

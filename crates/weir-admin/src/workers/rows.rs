@@ -6,6 +6,8 @@ use weir_base::clock::Timestamp;
 use weir_front::view::{AppView, UpstreamWorkerState as Serving, WorkerView};
 use weir_supervisor::control::{RollingState, Vacancy, VacantSlot, WorkerAddress, WorkerPhase};
 
+use weir_supervisor::workers::JobGroupState;
+
 use super::reported::{Process, Reported};
 
 /// How requests reach an app's workers.
@@ -45,6 +47,9 @@ pub struct AppRow {
     /// Workers that ended unrequested or were never ready, since then.
     #[serde(default)]
     pub deaths: u64,
+    /// Of job workers: processes, threads and queues of the settings and in force, and the override.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<JobGroupState>,
     pub workers: Vec<WorkerRow>,
 }
 
@@ -109,6 +114,7 @@ pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> App
         mode: PROXY.to_owned(),
         selection: None,
         listen: None,
+        values: None,
         workers,
     }
 }

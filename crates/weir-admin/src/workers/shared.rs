@@ -60,6 +60,7 @@ pub(super) fn row(name: &str, app: &dyn SharedApp, reported: &Reported, now: Tim
         evictions: reported.counters.evictions(name),
         restarts: reported.counters.all_restarts(name),
         deaths: reported.counters.deaths(name),
+        values: None,
         workers,
     }
 }

@@ -24,6 +24,11 @@ impl Autopilot {
                 self.publish();
                 let _ = reply.send(changed);
             }
+            Command::Note(by, text) => {
+                let (kind, mode, by) = (EntryKind::Override, self.mode, Some(operator(&by)));
+                self.log.write(JournalEntry { kind, mode, text, by, ..JournalEntry::default() });
+                self.publish();
+            }
             Command::Override(change, reply) => {
                 let changed = self.change_override(change).await;
                 self.publish();

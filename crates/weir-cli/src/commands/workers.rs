@@ -1,11 +1,13 @@
 //! `weir workers ..`: the workers of the front's apps, and job workers.
 
 mod restart;
+mod set;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::de::IgnoredAny;
 
 use self::restart::{PATH, RestartArguments};
+use self::set::{ResetArguments, SetArguments};
 use crate::admin_client::{self, AdminClient};
 use crate::exit::Exit;
 use crate::output;
@@ -20,8 +22,12 @@ pub(crate) enum WorkersCommand {
     List(ListArguments),
     /// Replace workers one after the other, without losing requests, and wait for the new ones
     Restart(RestartArguments),
-    /// Change the number of workers until the next start of Weir
+    /// Change the number of workers until the setting is changed
     Scale(ScaleArguments),
+    /// Change processes, threads and queues of job workers for a time
+    Set(SetArguments),
+    /// End what set and scale have changed of job workers
+    Reset(ResetArguments),
     /// Send a worker the signal that makes it log what it is doing
     Dump(DumpArguments),
     /// Pause an app: its requests wait, within the limits of its queue
@@ -103,6 +109,8 @@ pub(crate) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
                 let done = format!("{app}: number of workers set to {processes}");
                 send_command(&target, &OperatorCommand::Scale { app, processes }, &done).await
             }
+            WorkersCommand::Set(arguments) => set::set(arguments).await,
+            WorkersCommand::Reset(arguments) => set::reset(arguments).await,
             WorkersCommand::Dump(DumpArguments { target, app, worker, signal }) => {
                 let name = signal.as_deref().unwrap_or("its dump_signal");
                 let done = format!("sent {name} to worker {worker} of {app}; see the log");
@@ -151,6 +159,9 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     } else {
         for app in &apps {
             output::line(&headline(app));
+            if let Some(values) = &app.values {
+                set::show_override(values);
+            }
             if app.mode == JOBS {
                 let rows: Vec<Vec<String>> = app.workers.iter().map(process_row).collect();
                 output::table(&HEAD[..PROCESS_COLUMNS], &rows);

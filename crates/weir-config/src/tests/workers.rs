@@ -47,3 +47,19 @@ fn job_workers_get_their_queues_as_arguments() {
     assert_eq!(group.variables["queues"], ["-q", "default", "-q", "push,2"]);
     assert!(group.ends_before_service);
 }
+
+#[test]
+fn workers_beyond_the_budget_are_rejected_with_the_sums() {
+    let text = |database_connections: u32| {
+        format!(
+            "[budget]\ndatabase_connections = {database_connections}\nreserve = 5\n\
+             [workers.mail]\ncommand = [\"x\", \"{{concurrency}}\"]\nconcurrency = 10\nprocesses = 2\n\
+             connections_per_process = 1\n\
+             [workers.none]\ncommand = [\"x\"]\nconnections_per_thread = 0\n\
+             [workers.other]\ncommand = [\"x\"]\nprocesses = 3\n"
+        )
+    };
+    assert_eq!(settings(&text(30)).budget.of_job_workers(), Some(25));
+    insta::assert_snapshot!(errors(&text(29)), @"weir.toml:2:24: budget.database_connections: the processes of [workers.NAME] may have 25 connections (mail 22 (11 each), none 0 (0 each), other 3 (1 each)), more than 24 (29 less 5 of budget.reserve); lower concurrency or processes, or connections_per_thread if jobs share connections");
+    insta::assert_snapshot!(errors(&text(5)), @"weir.toml:3:11: budget.reserve: 5 leave none of 5 for [workers.NAME]");
+}

@@ -76,6 +76,8 @@ pub struct FrontApp {
     pub can_dump: bool,
     /// The current or latest rolling restart.
     pub rolling: Option<String>,
+    /// Of job workers: the values that an operator has overridden, with who and why.
+    pub overridden: Option<String>,
     /// Stuck workers that were killed since this service process started.
     pub evictions: u64,
     pub totals: TotalsView,

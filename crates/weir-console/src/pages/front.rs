@@ -229,6 +229,9 @@ fn facts(app: &FrontApp) -> Vec<NamedValue> {
     if let Some(rolling) = &app.rolling {
         facts.push(fact("Latest rolling restart", visible(rolling).into_owned()));
     }
+    if let Some(overridden) = &app.overridden {
+        facts.push(fact("Overridden", visible(overridden).into_owned()));
+    }
     facts
 }
 

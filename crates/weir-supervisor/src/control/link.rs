@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn done(id: u64) -> ParentReport {
-        ParentReport::Done { id }
+        ParentReport::Done { id, outcome: None }
     }
 
     #[test]

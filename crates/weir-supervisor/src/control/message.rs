@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::workers::{JobGroupState, OverrideOutcome, OverrideRequest};
+
 /// A request from the service to the parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +36,10 @@ pub enum ParentCommand {
     RestartRolling { group: String },
     /// Scales the group to this number of running workers.
     Scale { group: String, processes: u32 },
+    /// Overrides threads, queues and the number of processes of a group of job workers for a time.
+    Set { group: String, change: OverrideRequest },
+    /// Ends the override of a group.
+    Reset { group: String, by: String, dry_run: bool },
     /// Sends a signal by its name.
     Signal { generation: u64, signal: String },
     /// Asks a worker for a dump, with the signal that applied when it was started.
@@ -73,6 +79,9 @@ pub enum ParentReport {
     /// The command was accepted. Its effects are reported as they happen.
     Done {
         id: u64,
+        /// Of `Set` and `Reset`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<Box<OverrideOutcome>>,
     },
     /// The command was rejected.
     Refused {
@@ -116,6 +125,9 @@ pub struct GroupState {
     pub is_paused: bool,
     /// The current or latest rolling restart.
     pub rolling: Option<RollingState>,
+    /// Of job workers: their values.
+    #[serde(default)]
+    pub jobs: Option<Box<JobGroupState>>,
 }
 
 /// The state of a rolling restart.

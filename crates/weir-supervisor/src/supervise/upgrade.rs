@@ -12,7 +12,7 @@ use crate::child::{Child, ChildProcess};
 use crate::notify::Notify;
 use crate::requests::Requests;
 use crate::spec::ChildSpec;
-use crate::workers::{CommandSender, Fleet, GroupSpec};
+use crate::workers::{CommandSender, Fleet, FleetLimits, GroupSpec};
 
 impl Supervisor {
     /// Re-executes the program in this process; returns only if that fails.
@@ -70,7 +70,7 @@ impl Supervisor {
     pub fn resume(
         state: CarriedSupervisor,
         service: ChildSpec,
-        groups: Vec<GroupSpec>,
+        (groups, limits): (Vec<GroupSpec>, FleetLimits),
         run_folder: &Path,
         (requests, notify, output): (Requests, Notify, OwnedFd),
     ) -> Result<Self, ResumeError> {
@@ -85,7 +85,8 @@ impl Supervisor {
             ..
         } = state;
         let running = workers.workers.iter().map(|worker| worker.generation).collect();
-        let fleet = Fleet::with_running(groups, run_folder, &running)?.resume(workers, now)?;
+        let fleet = Fleet::with_running(groups, run_folder, &running)?.with_limits(limits);
+        let fleet = fleet.resume(workers, now)?;
         let lingering =
             lingering.into_iter().map(|process| ChildProcess::resume(process, &service, now));
         let lingering: Result<Vec<_>, _> = lingering.collect();

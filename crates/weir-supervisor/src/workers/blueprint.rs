@@ -10,6 +10,7 @@ use super::check::{self, GroupSpecError};
 use super::run_folder::GroupFolder;
 use super::spec::{BoundBy, GroupSpec, ResourceLimits, SocketKind};
 use super::template::{Template, Values};
+use super::values::QUEUES;
 use crate::system::{FIRST_DESCRIPTOR, Identity};
 
 /// Placeholders of every worker.
@@ -63,6 +64,23 @@ impl Blueprint {
     pub(crate) fn names_descriptors(&self) -> bool {
         let placeholder = format!("{{{FD}");
         self.spec.command.iter().any(|argument| argument.contains(&placeholder))
+    }
+
+    /// Returns whether the command or the environment contains the placeholder.
+    pub(crate) fn has_placeholder(&self, name: &str) -> bool {
+        let environment = self.environment.iter().map(|(_, value)| value);
+        let mut templates = self.command.iter().chain(environment);
+        templates.any(|template| template.placeholders().any(|placeholder| placeholder == name))
+    }
+
+    /// Returns whether queues are joined with commas anywhere, so that a queue cannot have a weight.
+    pub(crate) fn joins_queues(&self) -> bool {
+        let joins = |template: &Template| {
+            template.placeholders().any(|name| name == QUEUES) && !template.is_placeholder()
+        };
+        let mut environment = self.environment.iter();
+        let has_queues = |value: &Template| value.placeholders().any(|name| name == QUEUES);
+        self.command.iter().any(joins) || environment.any(|(_, value)| has_queues(value))
     }
 
     /// Checks that `processes` workers listen on all sockets that can receive connections.

@@ -3,6 +3,7 @@
 mod commands;
 mod events;
 mod handover;
+mod overrides;
 mod reports;
 mod services;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
+pub use self::overrides::FleetLimits;
+use self::overrides::Overrides;
 use self::reports::Cursor;
 use self::services::ServiceConnection;
 pub(crate) use self::services::{CommandSender, ServiceCommand};
@@ -35,6 +38,7 @@ pub struct Fleet {
     processes: BTreeMap<u64, WorkerProcess>,
     numbers: Numbers,
     printer: Printer,
+    overrides: Overrides,
     /// Connections to the service, and to others during a replacement.
     connections: Vec<ServiceConnection>,
     connections_made: u64,
@@ -135,7 +139,10 @@ impl Fleet {
             if running.iter().any(|group| group.blueprint.spec.name == spec.name) {
                 return Err(FleetError::TwiceTheName(spec.name));
             }
-            let rules = WorkerGroup::new(Times::new(&spec), spec.processes);
+            let mut rules = WorkerGroup::new(Times::new(&spec), spec.processes);
+            let jobs = spec.jobs.as_ref();
+            rules.launch =
+                jobs.map(|jobs| jobs.launch_values(jobs.values.clone())).unwrap_or_default();
             match Blueprint::new(spec, run_folder) {
                 Ok(blueprint) => running.push(RunningGroup::new(blueprint, rules)),
                 Err(found) => spec_errors.extend(found),
@@ -153,6 +160,7 @@ impl Fleet {
             processes: BTreeMap::new(),
             numbers: Numbers::default(),
             printer: Printer::default(),
+            overrides: Overrides::default(),
             connections: Vec::new(),
             connections_made: 0,
             service_commands: Vec::new(),
@@ -175,7 +183,8 @@ impl Fleet {
         let moment = self.moment(now);
         let unread = self.has_unread.then_some(now);
         let groups = self.groups.iter().filter_map(|group| group.rules.wakes_at(moment));
-        groups.chain(unread).chain(self.totals_due()).min()
+        let ends = self.overrides.wakes_at().filter(|_| !self.is_stopping);
+        groups.chain(unread).chain(self.totals_due()).chain(ends).min()
     }
 
     /// Adds the descriptors to wait for to `polled`.
@@ -202,16 +211,31 @@ impl Fleet {
     /// Starts workers that are due, kills those past their deadline, and continues rolling
     /// restarts.
     pub(crate) fn run_due(&mut self, now: Duration) {
+        self.end_overrides(now);
         let moment = self.moment(now);
         let mut starts_left = STARTS_PER_TURN_MAX;
+        let mut room = self.connection_room();
+        for index in 0..self.groups.len() {
+            let rules = &mut self.groups[index].rules;
+            let started =
+                rules.start_replaced(moment, &mut self.numbers, &mut starts_left, &mut room);
+            self.perform(index, started.actions, now);
+        }
         for index in 0..self.groups.len() {
             let rules = &mut self.groups[index].rules;
             let slots = rules.slots.len();
             let GroupUpdate { actions, rolled } =
-                rules.run_due(moment, &mut self.numbers, &mut starts_left);
+                rules.run_due(moment, &mut self.numbers, &mut starts_left, &mut room);
             let removed = rules.slots.len()..slots;
             self.perform(index, actions, now);
             self.report_removed(index, removed);
+            self.report_rolling(index, rolled);
+        }
+        // After the starts of all groups, which have precedence over successors.
+        for index in 0..self.groups.len() {
+            let rules = &mut self.groups[index].rules;
+            let GroupUpdate { actions, rolled } = rules.roll(now, &mut self.numbers, &mut room);
+            self.perform(index, actions, now);
             self.report_rolling(index, rolled);
         }
         self.send_reports(now);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::spec::{GroupSpec, Readiness};
+use super::values::LaunchValues;
 use crate::restarts::RestartPolicy;
 
 /// Assigns numbers that are unique among the generations of all groups.
@@ -107,6 +108,9 @@ pub(crate) struct Generation {
     /// The watchdog interval that the process got at its start.
     #[serde(default)]
     pub(crate) watchdog: Option<Duration>,
+    /// What the process got at its start. None: not known yet, or an earlier program started it.
+    #[serde(default)]
+    pub(crate) launch: Option<LaunchValues>,
 }
 
 impl Times {
@@ -138,7 +142,13 @@ impl Generation {
             ready_at: None,
             is_dismissed: false,
             watchdog: times.watchdog,
+            launch: None,
         }
+    }
+
+    /// Returns the database connections that its process may open.
+    pub(crate) fn connections(&self) -> u32 {
+        self.launch.as_ref().map_or(0, |launch| launch.connections)
     }
 
     pub(crate) fn is_ready(&self) -> bool {

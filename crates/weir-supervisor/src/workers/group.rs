@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::generation::{Action, Moment, Numbers, Times};
+use super::connections::{ConnectionRoom, ReplacementOrder};
+use super::generation::{Action, Generation, Moment, Numbers, Times};
 use super::rolling::{Rolling, RollingStep};
 use super::slot::{CarriedSlot, CommandError, ExitOutcome, WorkerSlot};
 use super::spec::PROCESSES_MAX;
+use super::values::LaunchValues;
 use crate::carried::CarriedGroup;
 
 /// The rules of a group; its processes are in [`Fleet`](super::Fleet).
@@ -18,9 +20,13 @@ pub(crate) struct WorkerGroup {
     /// While true, no worker is started.
     pub(crate) is_paused: bool,
     pub(crate) rolling: Option<Rolling>,
+    /// What new processes get.
+    pub(crate) launch: LaunchValues,
+    /// Whether a start waits for the end of other processes, because their connections are in use.
+    pub(crate) lacks_connections: bool,
 }
 
-/// The result of [`WorkerGroup::run_due`].
+/// The result of [`WorkerGroup::run_due`] and [`WorkerGroup::roll`].
 #[derive(Debug, Default)]
 pub(crate) struct GroupUpdate {
     pub(crate) actions: Vec<Action>,
@@ -32,7 +38,8 @@ impl WorkerGroup {
     pub(crate) fn new(times: Times, processes: u32) -> Self {
         let target = usize::try_from(processes).unwrap_or(usize::MAX);
         let slots = (0..target).map(|_| WorkerSlot::new(times.clone())).collect();
-        Self { times, slots, target, is_paused: false, rolling: None }
+        let (launch, lacks_connections) = (LaunchValues::default(), false);
+        Self { times, slots, target, is_paused: false, rolling: None, launch, lacks_connections }
     }
 
     /// Restores a group of an earlier program with the current timeouts.
@@ -40,7 +47,9 @@ impl WorkerGroup {
         let slot = |slot: &CarriedSlot| WorkerSlot::resume(times.clone(), slot.clone());
         let slots = carried.slots.iter().map(slot).collect();
         let (target, rolling) = (carried.wanted, carried.rolling.clone());
-        Self { times, slots, target, is_paused: carried.is_paused, rolling }
+        let (launch, lacks_connections) = (LaunchValues::default(), false);
+        let is_paused = carried.is_paused;
+        Self { times, slots, target, is_paused, rolling, launch, lacks_connections }
     }
 
     /// Returns whether nothing runs and nothing will be started.
@@ -55,47 +64,148 @@ impl WorkerGroup {
     }
 
     pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
-        let starts =
-            self.slots.iter().filter_map(WorkerSlot::starts_at).filter(|_| !self.is_paused);
+        // A start that waits for connections is tried after the end of a process.
+        let may_start =
+            |at: &Duration| !self.is_paused && !(self.lacks_connections && *at <= moment.now);
+        let starts = self.slots.iter().filter_map(WorkerSlot::starts_at).filter(may_start);
         let deadlines = self.slots.iter().filter_map(|slot| slot.wakes_at(moment));
         starts.chain(deadlines).min()
     }
 
-    /// Performs what is due. At most `starts_left` processes are started; the others start later.
+    /// Starts the worker that was stopped for its successor, if that is due: before other starts,
+    /// which would take its connections.
+    pub(crate) fn start_replaced(
+        &mut self,
+        moment: Moment,
+        numbers: &mut Numbers,
+        starts_left: &mut usize,
+        room: &mut ConnectionRoom,
+    ) -> GroupUpdate {
+        self.lacks_connections = false;
+        let active = self.rolling.as_ref().and_then(Rolling::active);
+        let mut update = GroupUpdate::default();
+        if let Some(index) = active.filter(|index| *index < self.slots.len()) {
+            // One that does not fit is counted with the others that wait.
+            if room.fits(self.launch.connections) {
+                let started = self.start_due(index, moment, numbers, starts_left, room);
+                update.actions.extend(started);
+            }
+        }
+        update
+    }
+
+    /// Performs what is due, except for the rolling restart. At most `starts_left` processes are
+    /// started, as far as their connections fit; the others start later.
     pub(crate) fn run_due(
         &mut self,
         moment: Moment,
         numbers: &mut Numbers,
         starts_left: &mut usize,
+        room: &mut ConnectionRoom,
     ) -> GroupUpdate {
         let mut update = GroupUpdate::default();
-        for slot in &mut self.slots {
-            update.actions.extend(slot.run_due(moment));
-            let is_due = slot.starts_at().is_some_and(|at| at <= moment.now);
-            if is_due && !self.is_paused && *starts_left > 0 {
-                *starts_left -= 1;
-                update.actions.push(slot.start_now(numbers, moment.now));
-            }
+        for index in 0..self.slots.len() {
+            update.actions.extend(self.slots[index].run_due(moment));
+            let started = self.start_due(index, moment, numbers, starts_left, room);
+            update.actions.extend(started);
         }
         while self.slots.len() > self.target && self.slots.last().is_some_and(WorkerSlot::is_empty)
         {
             self.slots.pop();
         }
-        self.roll(moment.now, numbers, &mut update);
         update
     }
 
-    fn roll(&mut self, now: Duration, numbers: &mut Numbers, update: &mut GroupUpdate) {
-        let Some(rolling) = &mut self.rolling else { return };
-        match rolling.step(&self.slots) {
-            RollingStep::Wait => return,
-            RollingStep::Replace(index) => match self.slots[index].replace(numbers, now) {
-                Ok(action) => return update.actions.extend(action),
-                Err(error) => update.rolled = Some(Err(format!("slot {index} {error}"))),
+    fn start_due(
+        &mut self,
+        index: usize,
+        moment: Moment,
+        numbers: &mut Numbers,
+        starts_left: &mut usize,
+        room: &mut ConnectionRoom,
+    ) -> Option<Action> {
+        let slot = &mut self.slots[index];
+        let is_due = slot.starts_at().is_some_and(|at| at <= moment.now);
+        if !is_due || self.is_paused || *starts_left == 0 {
+            return None;
+        }
+        if !room.take(self.launch.connections) {
+            self.lacks_connections = true;
+            return None;
+        }
+        *starts_left -= 1;
+        let started = slot.start_now(numbers, moment.now);
+        slot.set_launch(&self.launch);
+        Some(started)
+    }
+
+    /// Continues the rolling restart.
+    pub(crate) fn roll(
+        &mut self,
+        now: Duration,
+        numbers: &mut Numbers,
+        room: &mut ConnectionRoom,
+    ) -> GroupUpdate {
+        let mut update = GroupUpdate::default();
+        let Some(rolling) = self.rolling.as_mut().filter(|_| !self.is_paused) else {
+            return update;
+        };
+        let new = self.launch.connections;
+        let may_replace = |slot: &WorkerSlot| order(slot, new, room) != ReplacementOrder::Wait;
+        if self.lacks_connections {
+            rolling.pass_vacant(&self.slots);
+        }
+        match rolling.step(&self.slots, &self.launch, may_replace) {
+            RollingStep::Wait => return update,
+            RollingStep::Replace(index) => match self.replace(index, numbers, now, room) {
+                Ok(action) => {
+                    update.actions.extend(action);
+                    return update;
+                }
+                Err(error) => update.rolled = Some(Err(error)),
             },
             RollingStep::Done => update.rolled = Some(Ok(())),
         }
         self.rolling = None;
+        update
+    }
+
+    /// Replaces one worker: its successor is started beside it, or in its place if there are no
+    /// connections for both.
+    fn replace(
+        &mut self,
+        index: usize,
+        numbers: &mut Numbers,
+        now: Duration,
+        room: &mut ConnectionRoom,
+    ) -> Result<Option<Action>, CommandError> {
+        let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
+        let replaced = match order(slot, self.launch.connections, room) {
+            ReplacementOrder::StartFirst => slot.replace(numbers, now),
+            ReplacementOrder::StopFirst => slot.replace_after_end(now),
+            ReplacementOrder::Wait => Err("waits for connections (budget)".into()),
+        };
+        slot.set_launch(&self.launch);
+        if let Ok(Some(Action::Start(_))) = replaced {
+            room.take(self.launch.connections);
+        }
+        replaced.map_err(|error| format!("slot {index} {error}"))
+    }
+
+    /// Sets what new processes get, and begins to replace those that have other values. Returns
+    /// whether there are any.
+    pub(crate) fn set_launch(&mut self, launch: LaunchValues) -> bool {
+        self.launch = launch;
+        let is_outdated = self.slots.iter().any(|slot| slot.is_outdated(&self.launch));
+        if is_outdated {
+            self.rolling = Some(Rolling::of_outdated(self.rolling.as_ref()));
+        }
+        is_outdated
+    }
+
+    /// Returns the database connections of its processes.
+    pub(crate) fn connections(&self) -> u64 {
+        self.slots.iter().map(WorkerSlot::connections).sum()
     }
 
     /// Records the end of a process. Returns an error text if that ends the rolling restart.
@@ -179,10 +289,10 @@ impl WorkerGroup {
         index: usize,
         numbers: &mut Numbers,
         now: Duration,
+        room: &mut ConnectionRoom,
     ) -> Result<Option<Action>, CommandError> {
         self.ensure_not_busy()?;
-        let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
-        slot.replace(numbers, now).map_err(|error| format!("slot {index} {error}"))
+        self.replace(index, numbers, now, room)
     }
 
     /// Replaces all workers, one after the other.
@@ -192,24 +302,19 @@ impl WorkerGroup {
         Ok(())
     }
 
-    /// Scales the group to `processes` running workers: surplus ones get their stop signal, stopped
-    /// ones are started.
-    pub(crate) fn scale(
-        &mut self,
-        processes: u32,
-        now: Duration,
-    ) -> Result<Vec<Action>, CommandError> {
+    /// Checks that an operator may scale the group to `processes` workers now.
+    pub(crate) fn check_scale(&self, processes: u32) -> Result<(), CommandError> {
         if processes > PROCESSES_MAX {
             return Err(format!("{processes} are more than the {PROCESSES_MAX} of one group"));
         }
         if self.rolling.is_some() {
             return Err("a rolling restart is under way; wait for its end".into());
         }
-        Ok(self.resize(processes, now))
+        Ok(())
     }
 
-    /// Like [`WorkerGroup::scale`], also during other operations: a rolling restart continues with
-    /// the remaining workers.
+    /// Scales the group to `processes` running workers: surplus ones get their stop signal, stopped
+    /// ones are started. A rolling restart continues with the remaining workers.
     pub(crate) fn resize(&mut self, processes: u32, now: Duration) -> Vec<Action> {
         self.target = usize::try_from(processes).unwrap_or(usize::MAX);
         let mut actions = Vec::new();
@@ -240,7 +345,7 @@ impl WorkerGroup {
         self.rolling.take().map(|_| "paused on command".to_owned())
     }
 
-    fn ensure_not_busy(&self) -> Result<(), CommandError> {
+    pub(crate) fn ensure_not_busy(&self) -> Result<(), CommandError> {
         if self.is_paused {
             return Err("the group is paused; resume it first".into());
         }
@@ -260,9 +365,16 @@ impl WorkerGroup {
     }
 }
 
+fn order(slot: &WorkerSlot, new: u32, room: &ConnectionRoom) -> ReplacementOrder {
+    let old = slot.current.as_ref().map_or(0, Generation::connections);
+    room.order(old, new)
+}
+
 fn no_slot(index: usize) -> CommandError {
     format!("there is no slot {index}")
 }
 
+#[cfg(test)]
+mod budget_tests;
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,7 @@ use super::output::WorkerOutput;
 use super::process::{SlotIndex, WorkerProcess};
 use super::spec::{GroupSpec, Readiness};
 use super::template::{Unknown, Values};
+use super::values::WorkerValues;
 use crate::control::WorkerAddress;
 use crate::selection::busy::{FD_VARIABLE, INDEX_VARIABLE};
 use crate::system::{self, FIRST_DESCRIPTOR, Identity, Image, Launch};
@@ -65,7 +66,7 @@ type ProcessEnvironment = BTreeMap<OsString, OsString>;
 pub(crate) fn launch(
     blueprint: &Blueprint,
     slot_index: SlotIndex,
-    generation: u64,
+    (generation, worker_values): (u64, &WorkerValues),
     now: Duration,
     is_taken: impl Fn(&WorkerAddress) -> bool,
 ) -> Result<WorkerProcess, LaunchError> {
@@ -83,7 +84,8 @@ pub(crate) fn launch(
 
     let descriptors = endpoint.descriptors(&spec.sockets, slot_index.slot);
     let record = endpoint.record(&spec.sockets);
-    let values = values(blueprint, slot_index.slot, &endpoint, descriptors.len());
+    let mut values = values(blueprint, slot_index.slot, &endpoint, descriptors.len());
+    values.extend(spec.jobs.iter().flat_map(|jobs| jobs.variables(worker_values)));
     let mut environment = environment(blueprint, &values, notify.as_ref(), &descriptors)?;
     environment.extend(record.into_iter().flat_map(|(_, index)| busy(descriptors.len(), index)));
     let arguments = arguments(blueprint, &values)?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::generation::{Action, Generation, Moment, Numbers, Phase, Times};
+use super::values::LaunchValues;
 use crate::restarts::{RestartDecision, RestartHistory, Restarts};
 
 /// A slot for one worker. It never has more than two processes.
@@ -122,6 +123,25 @@ impl WorkerSlot {
 
     fn generations_mut(&mut self) -> impl Iterator<Item = &mut Generation> {
         [&mut self.current, &mut self.successor, &mut self.leaving].into_iter().flatten()
+    }
+
+    /// Records what new generations get; those that were started before keep their values.
+    pub(crate) fn set_launch(&mut self, launch: &LaunchValues) {
+        for generation in self.generations_mut() {
+            generation.launch.get_or_insert_with(|| launch.clone());
+        }
+    }
+
+    /// Returns the database connections of its processes.
+    pub(crate) fn connections(&self) -> u64 {
+        self.generations().map(|generation| u64::from(generation.connections())).sum()
+    }
+
+    /// Returns whether its newest process was started with other values than these.
+    pub(crate) fn is_outdated(&self, launch: &LaunchValues) -> bool {
+        let newest = self.successor.as_ref().or(self.current.as_ref());
+        let values = newest.and_then(|newest| newest.launch.as_ref()).map(|launch| &launch.values);
+        self.is_wanted && newest.is_some() && values != Some(&launch.values)
     }
 
     fn find(&mut self, number: u64) -> Option<&mut Generation> {
@@ -339,6 +359,25 @@ impl WorkerSlot {
         let number = numbers.next();
         self.successor = Some(Generation::new(number, now, &self.times));
         Ok(Some(Action::Start(number)))
+    }
+
+    /// Asks the current generation to end; another one is started in its place afterwards.
+    pub(crate) fn replace_after_end(
+        &mut self,
+        now: Duration,
+    ) -> Result<Option<Action>, CommandError> {
+        if self.is_being_replaced() {
+            return Err("is being replaced already".into());
+        }
+        let times = self.times.clone();
+        let Some(current) = &mut self.current else {
+            self.start(now);
+            return Ok(None);
+        };
+        if current.is_ending() {
+            return Err("is ending already".into());
+        }
+        Ok(current.drain(now, &times))
     }
 
     /// Records that the service sends a generation no more requests.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::signals::WorkerSignal;
+use super::values::JobSpec;
 use crate::restarts::RestartPolicy;
 use crate::selection::SocketGroup;
 
@@ -47,6 +48,9 @@ pub struct GroupSpec {
     /// values expands to several arguments where it is an argument by itself, and is joined with
     /// commas elsewhere.
     pub variables: BTreeMap<String, Vec<String>>,
+    /// Threads and queues of job workers, which may be overridden at run time. Their placeholders are
+    /// also in `variables`. None: workers of an app.
+    pub jobs: Option<JobSpec>,
     pub readiness: Readiness,
     /// A worker that is not ready by then is killed, which counts as a death.
     pub start_deadline: Duration,
@@ -168,6 +172,7 @@ impl GroupSpec {
             resource_limits: ResourceLimits::default(),
             sockets: SocketKind::None,
             variables: BTreeMap::new(),
+            jobs: None,
             readiness: Readiness::Started(Duration::from_secs(1)),
             // Large applications can take half a minute to load on a busy machine.
             start_deadline: Duration::from_secs(60),

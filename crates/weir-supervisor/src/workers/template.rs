@@ -59,6 +59,11 @@ impl Template {
         })
     }
 
+    /// Returns whether it is a placeholder and nothing else.
+    pub(crate) fn is_placeholder(&self) -> bool {
+        matches!(self.0.as_slice(), [TemplatePart::Placeholder(_)])
+    }
+
     /// Expands to one text.
     pub(crate) fn expand(&self, values: &Values) -> Result<String, Unknown> {
         self.0.iter().try_fold(String::new(), |mut text, part| {

@@ -7,4 +7,5 @@ mod supervise;
 mod workers;
 mod workers_alone;
 mod workers_launch;
+mod workers_overrides;
 mod workers_service;

@@ -14,7 +14,7 @@ use weir_supervisor::control::{
 };
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{self, Requests, Sender};
-use weir_supervisor::workers::{FailedGroup, Fleet, GroupSpec, Readiness};
+use weir_supervisor::workers::{FailedGroup, Fleet, FleetLimits, GroupSpec, Readiness};
 use weir_supervisor::{Events, RestartPolicy, SupervisionOutcome, Supervisor};
 
 /// Long enough for any machine: it is reached only by a test that fails.
@@ -44,6 +44,13 @@ impl Rig {
         Self::start_below(tempfile::tempdir().expect("a folder"), groups)
     }
 
+    /// With a budget, and overrides that are kept.
+    pub(crate) fn start_within(groups: Vec<GroupSpec>, limits: FleetLimits) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let output = std::fs::File::create(folder.path().join("output")).expect("a file");
+        Self::start_beside(folder, (groups, limits), output.into(), |_| {})
+    }
+
     /// With its run folder below `folder`.
     pub(crate) fn start_below(folder: tempfile::TempDir, groups: Vec<GroupSpec>) -> Self {
         let output = std::fs::File::create(folder.path().join("output")).expect("a file");
@@ -55,7 +62,7 @@ impl Rig {
     }
 
     fn start_in(folder: tempfile::TempDir, groups: Vec<GroupSpec>, output: OwnedFd) -> Self {
-        Self::start_beside(folder, groups, output, |_| {})
+        Self::start_beside(folder, (groups, FleetLimits::default()), output, |_| {})
     }
 
     /// With a service that reads nothing beside the test, and its end of the line.
@@ -63,6 +70,7 @@ impl Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let output = std::fs::File::create(folder.path().join("output")).expect("a file");
         let (test_end, child_end) = UnixStream::pair().expect("a pair");
+        let groups = (groups, FleetLimits::default());
         let rig = Self::start_beside(folder, groups, output.into(), |fleet| {
             fleet.connect(child_end.into()).expect("connected");
         });
@@ -71,14 +79,15 @@ impl Rig {
 
     fn start_beside(
         folder: tempfile::TempDir,
-        groups: Vec<GroupSpec>,
+        (groups, limits): (Vec<GroupSpec>, FleetLimits),
         output: OwnedFd,
         connect: impl FnOnce(&mut Fleet),
     ) -> Self {
         let (requests, source) = Requests::pipe().expect("a pipe");
         let (control, child_end) = UnixStream::pair().expect("a pair");
         control.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-        let mut fleet = Fleet::new(groups, &folder.path().join("run")).expect("sound");
+        let fleet = Fleet::new(groups, &folder.path().join("run")).expect("sound");
+        let mut fleet = fleet.with_limits(limits);
         fleet.connect(child_end.into()).expect("connected");
         connect(&mut fleet);
         let thread = std::thread::spawn(move || {
@@ -171,7 +180,7 @@ impl Rig {
         self.send(&control::encode(&request).expect("encoded"));
         loop {
             match self.read() {
-                ParentReport::Done { id } if id == self.next_id => return Ok(()),
+                ParentReport::Done { id, .. } if id == self.next_id => return Ok(()),
                 ParentReport::Refused { id: Some(id), reason } if id == self.next_id => {
                     return Err(reason);
                 }

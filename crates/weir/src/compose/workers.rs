@@ -39,7 +39,7 @@ pub(super) use self::groups::groups;
 pub(super) use self::metrics::RecyclingMetrics;
 use self::probe::Probe;
 use crate::sockets::{SocketApps, SocketWorker};
-use weir_admin::workers::{PendingCommand, Reported};
+use weir_admin::workers::{CommandResult, PendingCommand, Reported};
 use weir_config::{Processes, Recycling};
 
 /// Interval of checks for workers that have finished or are stuck.
@@ -86,7 +86,7 @@ pub(super) struct Workers {
     ready_receiver: mpsc::Receiver<u64>,
     parent_commands: mpsc::Receiver<PendingCommand>,
     /// Pending requests to the parent, by number.
-    pending: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
+    pending: BTreeMap<u64, oneshot::Sender<CommandResult>>,
     probes: ShutdownToken,
     clock: Clock,
     last_id: u64,
@@ -265,7 +265,9 @@ impl Workers {
                 ParentReport::Elsewhere { generation, used } => {
                     self.record_remote_use(generation, used)
                 }
-                ParentReport::Done { id } => self.complete_command(id, Ok(())),
+                ParentReport::Done { id, outcome } => {
+                    self.complete_command(id, Ok(outcome.map(|outcome| *outcome)));
+                }
                 ParentReport::Refused { id: Some(id), reason } => {
                     self.complete_command(id, Err(reason))
                 }
@@ -279,12 +281,12 @@ impl Workers {
     }
 
     /// Sends the outcome of a request to its sender.
-    fn complete_command(&mut self, id: u64, outcome: Result<(), String>) {
+    fn complete_command(&mut self, id: u64, outcome: CommandResult) {
         match (self.pending.remove(&id), outcome) {
             // A sender that has timed out needs no reply.
             (Some(reply), outcome) => drop(reply.send(outcome)),
             (None, Err(reason)) => tracing::warn!(reason, "rejected by the parent"),
-            (None, Ok(())) => {}
+            (None, Ok(_)) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::listeners;
-use weir_config::{JobWorkers, Processes, Settings, SharedSockets};
+use weir_config::{Budget, JobWorkers, Processes, Settings, SharedSockets};
 
 /// The settings that the parent applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,7 @@ pub(super) struct AppliedSettings {
     groups: Vec<(String, Processes)>,
     shared: BTreeMap<String, Option<SharedSockets>>,
     workers: BTreeMap<String, JobWorkers>,
+    budget: Budget,
 }
 
 impl AppliedSettings {
@@ -37,6 +38,7 @@ impl AppliedSettings {
             groups: groups.collect(),
             shared: shared.collect(),
             workers: workers.collect(),
+            budget: settings.budget.clone(),
         }
     }
 
@@ -84,6 +86,7 @@ impl AppliedSettings {
             }
         });
         differences.extend(workers.into_iter().map(|it| format_difference("workers", it)));
+        differences.extend((self.budget != fresh.budget).then(|| "budget".to_owned()));
         differences
     }
 }

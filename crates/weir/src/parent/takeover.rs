@@ -75,7 +75,10 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let inputs = (requests, notify()?, stderr);
     let run_folder = workers::make_run_folder(settings)?;
-    let supervisor = Supervisor::resume(carried.state, service, groups, &run_folder, inputs)?;
+    let supervisor = {
+        let groups = (groups, workers::limits(settings));
+        Supervisor::resume(carried.state, service, groups, &run_folder, inputs)?
+    };
     let mut parent = Parent {
         handover: Handover { flags: fresh.flags, ..carried.handover },
         previous: None,

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_supervisor::workers::{Fleet, GroupSpec};
+use weir_base::clock::Clock;
+use weir_supervisor::workers::{Fleet, FleetLimits, GroupSpec};
 
 use super::shared_sockets::Groups;
 use weir_config::part::Part;
@@ -17,7 +18,18 @@ use weir_config::{Settings, run_folder};
 pub(super) fn fleet(settings: &Settings, only: &[Part], sockets: &Groups) -> anyhow::Result<Fleet> {
     let groups = groups(settings, only, sockets)?;
     let run_folder = make_run_folder(settings)?;
-    Fleet::new(groups, &run_folder).context("the workers of [[front.apps]] and [workers]")
+    let fleet = Fleet::new(groups, &run_folder);
+    let fleet = fleet.context("the workers of [[front.apps]] and [workers]")?;
+    Ok(fleet.with_limits(limits(settings)))
+}
+
+/// Returns what the groups together may use, and where run-time changes are kept.
+pub(super) fn limits(settings: &Settings) -> FleetLimits {
+    FleetLimits {
+        connections_max: settings.budget.of_job_workers(),
+        overrides_file: Some(settings.worker_overrides_file()),
+        clock: Clock::system(),
+    }
 }
 
 /// Returns the groups to run.

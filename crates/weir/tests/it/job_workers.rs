@@ -1,5 +1,7 @@
 //! `[workers.NAME]`: Weir runs the processes that work off its jobs, and ends before them.
 
+mod overrides;
+
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 

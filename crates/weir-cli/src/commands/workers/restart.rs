@@ -19,7 +19,7 @@ const NO_ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// The progress of a restart.
 #[derive(Debug, PartialEq, Eq)]
-enum Progress {
+pub(super) enum Progress {
     /// This many workers are replaced.
     Running(u32),
     Finished,
@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: RestartArguments) -> anyhow::Result<Exit> {
     .await
 }
 
-async fn wait(
+pub(super) async fn wait(
     target: &Target,
     app: &str,
     what: &str,
@@ -118,7 +118,7 @@ fn find(rows: Vec<AppRow>, app: &str) -> Option<AppRow> {
     rows.into_iter().find(|row| row.name == app)
 }
 
-fn progress_of_all(row: &AppRow) -> Progress {
+pub(super) fn progress_of_all(row: &AppRow) -> Progress {
     let rolling = row.rolling.as_deref().unwrap_or_default();
     if let Some(reason) = rolling.strip_prefix("failed: ") {
         return Progress::Failed(reason.to_owned());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{CommandSender, Fleet, ServiceCommand};
 use crate::control::{Incoming, ParentCommand, ParentReport, ParentRequest, REQUESTS_PER_TURN_MAX};
 use crate::workers::REASON_BYTES_MAX;
+use crate::workers::overrides::OverrideOutcome;
 use crate::workers::process::SlotIndex;
 use crate::workers::signals::WorkerSignal;
 use crate::workers::slot::CommandError;
@@ -39,7 +40,10 @@ impl Fleet {
                     return None;
                 }
                 match self.execute(command, connection, now) {
-                    Ok(()) => return Some(ParentReport::Done { id }),
+                    Ok(outcome) => {
+                        let outcome = outcome.map(Box::new);
+                        return Some(ParentReport::Done { id, outcome });
+                    }
                     Err(reason) => (Some(id), reason),
                 }
             }
@@ -54,10 +58,27 @@ impl Fleet {
         command: ParentCommand,
         connection: u64,
         now: Duration,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Option<OverrideOutcome>, CommandError> {
         if self.is_stopping && starts_or_stops(&command) {
             return Err("everything is being stopped".into());
         }
+        match command {
+            ParentCommand::Set { group, change } => {
+                self.set_override(&group, &change, now).map(Some)
+            }
+            ParentCommand::Reset { group, by, dry_run } => {
+                self.reset_override(&group, &by, dry_run, now).map(Some)
+            }
+            other => self.execute_without_outcome(other, connection, now).map(|()| None),
+        }
+    }
+
+    fn execute_without_outcome(
+        &mut self,
+        command: ParentCommand,
+        connection: u64,
+        now: Duration,
+    ) -> Result<(), CommandError> {
         match command {
             ParentCommand::Ready { generation } => self.mark_probed_ready(generation, now),
             ParentCommand::LetGo { generation } => self.record_release(generation, connection, now),
@@ -68,8 +89,9 @@ impl Fleet {
             ParentCommand::Stop { group, slot } => self.stop_slots(&group, slot, now),
             ParentCommand::Restart { group, slot } => {
                 let (group, slot) = (self.find(&group)?, index(slot));
+                let mut room = self.connection_room();
                 let rules = &mut self.groups[group].rules;
-                let action = rules.restart(slot, &mut self.numbers, now)?;
+                let action = rules.restart(slot, &mut self.numbers, now, &mut room)?;
                 self.perform(group, action.into_iter().collect(), now);
                 Ok(())
             }
@@ -81,11 +103,7 @@ impl Fleet {
             }
             ParentCommand::Scale { group, processes } => {
                 let group = self.find(&group)?;
-                self.groups[group].blueprint.check_scale(processes)?;
-                let actions = self.groups[group].rules.scale(processes, now)?;
-                self.perform(group, actions, now);
-                self.report_group(group);
-                Ok(())
+                self.scale(group, processes, now)
             }
             ParentCommand::Signal { generation, signal } => self.send_signal(generation, &signal),
             ParentCommand::Dump { generation } => self.dump(generation),
@@ -103,10 +121,21 @@ impl Fleet {
                 self.report_group(group);
                 Ok(())
             }
-            ParentCommand::ReplaceService | ParentCommand::Upgrade => {
-                Err("that is no command for workers".into())
-            }
+            ParentCommand::Set { .. }
+            | ParentCommand::Reset { .. }
+            | ParentCommand::ReplaceService
+            | ParentCommand::Upgrade => Err("that is no command for workers".into()),
         }
+    }
+
+    fn scale(&mut self, group: usize, processes: u32, now: Duration) -> Result<(), CommandError> {
+        self.groups[group].blueprint.check_scale(processes)?;
+        self.groups[group].rules.check_scale(processes)?;
+        self.keep_scale(group, processes)?;
+        let actions = self.groups[group].rules.resize(processes, now);
+        self.perform(group, actions, now);
+        self.report_group(group);
+        Ok(())
     }
 
     fn mark_probed_ready(&mut self, generation: u64, now: Duration) -> Result<(), CommandError> {
@@ -184,7 +213,7 @@ impl Fleet {
         }
     }
 
-    fn find(&self, name: &str) -> Result<usize, CommandError> {
+    pub(super) fn find(&self, name: &str) -> Result<usize, CommandError> {
         let has_name = |group: &super::RunningGroup| group.blueprint.spec.name.as_str() == name;
         let found = self.groups.iter().position(has_name);
         found.ok_or_else(|| format!("there is no group of workers {name:?}"))

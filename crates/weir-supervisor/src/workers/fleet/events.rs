@@ -10,6 +10,7 @@ use crate::workers::launch::launch;
 use crate::workers::process::{SlotIndex, WorkerProcess};
 use crate::workers::slot::{ExitOutcome, WorkerSlot};
 use crate::workers::spec::{Readiness, SocketKind};
+use crate::workers::values::WorkerValues;
 
 /// The end of a process, or a failed start.
 struct WorkerExit<'a> {
@@ -64,6 +65,7 @@ impl Fleet {
             return;
         };
         let slot_index = SlotIndex { group, slot };
+        let launch_values = self.launch_values(slot_index, generation);
         let blueprint = &self.groups[group].blueprint;
         let is_taken = |address: &WorkerAddress| {
             // Ports are unique per machine, records only per group.
@@ -73,7 +75,7 @@ impl Fleet {
             let mut others = self.processes.values().filter(|process| shares_addresses(process));
             others.any(|other| other.endpoint.address.as_ref() == Some(address))
         };
-        match launch(blueprint, slot_index, generation, now, is_taken) {
+        match launch(blueprint, slot_index, (generation, &launch_values), now, is_taken) {
             Ok(process) => {
                 let pid = process.pid.as_raw_pid();
                 tracing::info!(worker = process.name, pid, generation, "started");
@@ -93,6 +95,15 @@ impl Fleet {
                 self.handle_exit(slot_index, generation, &exit, now);
             }
         }
+    }
+
+    /// Returns the threads and queues of a generation that is about to be started.
+    fn launch_values(&self, slot_index: SlotIndex, generation: u64) -> WorkerValues {
+        let rules = &self.groups[slot_index.group].rules;
+        let mut generations = rules.slots[slot_index.slot].generations();
+        let launch =
+            generations.find(|it| it.number == generation).and_then(|it| it.launch.clone());
+        launch.unwrap_or_else(|| rules.launch.clone()).values
     }
 
     pub(super) fn signal(&self, generation: u64, signal: rustix::process::Signal) {

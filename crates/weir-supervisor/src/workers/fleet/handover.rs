@@ -105,6 +105,15 @@ impl Fleet {
         group.rules = WorkerGroup::resume(Times::new(&group.blueprint.spec), carried);
         group.rules.retry(now);
         group.rolling = carried.shown.clone();
+        let launch = self.launch_of(index);
+        self.groups[index].rules.launch = launch;
+        // An earlier program without overrides started its processes with the settings, of which
+        // the present ones are the best guess.
+        let jobs = self.groups[index].blueprint.spec.jobs.as_ref();
+        let configured = jobs.map(|jobs| jobs.launch_values(jobs.values.clone()));
+        for slot in &mut self.groups[index].rules.slots {
+            slot.set_launch(&configured.clone().unwrap_or_default());
+        }
         Ok(())
     }
 
@@ -112,9 +121,12 @@ impl Fleet {
     /// retired before and is specified again gets all of its workers.
     fn rescale(&mut self, carried: &CarriedGroup, now: Duration) {
         let Some(index) = self.position(&carried.name) else { return };
+        let processes = self.target_of(index);
+        let is_overridden = self.overrides_processes(index);
         let group = &mut self.groups[index];
-        let processes = group.blueprint.spec.processes;
-        let is_as_before = processes == carried.specified && !carried.is_retired;
+        let is_as_before = group.blueprint.spec.processes == carried.specified;
+        let is_target = u32::try_from(group.rules.target) == Ok(processes);
+        let is_as_before = is_as_before && !carried.is_retired && (!is_overridden || is_target);
         if !group.is_retired && !is_as_before {
             let actions = group.rules.resize(processes, now);
             self.perform(index, actions, now);

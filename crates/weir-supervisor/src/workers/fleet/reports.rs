@@ -27,7 +27,7 @@ impl Fleet {
         &mut self.groups[slot_index.group].rules.slots[slot_index.slot]
     }
 
-    fn group_name(&self, group: usize) -> String {
+    pub(super) fn group_name(&self, group: usize) -> String {
         self.groups[group].blueprint.spec.name.to_string()
     }
 
@@ -124,13 +124,14 @@ impl Fleet {
         self.send(&report);
     }
 
-    fn group_report(&self, group: usize) -> ParentReport {
-        let group = &self.groups[group];
+    fn group_report(&self, index: usize) -> ParentReport {
+        let group = &self.groups[index];
         ParentReport::Group(GroupState {
             group: group.blueprint.spec.name.to_string(),
             processes: u32_of(group.rules.target),
             is_paused: group.rules.is_paused,
             rolling: group.rolling.clone(),
+            jobs: self.job_group_state(index).map(Box::new),
         })
     }
 

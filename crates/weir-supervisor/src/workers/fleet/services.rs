@@ -83,7 +83,7 @@ impl Fleet {
             return;
         };
         connection.link.send(&match outcome {
-            Ok(()) => ParentReport::Done { id: requester.id },
+            Ok(()) => ParentReport::Done { id: requester.id, outcome: None },
             Err(reason) => ParentReport::Refused { id: Some(requester.id), reason },
         });
         connection.link.flush();

@@ -37,7 +37,10 @@ impl Running {
     /// One turn; what is started gets ready in it.
     fn run_due(&mut self, mut starts_left: usize) {
         let moment = Moment { now: self.now, prober_since: None };
-        let turn = self.group.run_due(moment, &mut self.numbers, &mut starts_left);
+        let mut room = ConnectionRoom::default();
+        let turn = self.group.run_due(moment, &mut self.numbers, &mut starts_left, &mut room);
+        self.follow(turn.actions);
+        let turn = self.group.roll(self.now, &mut self.numbers, &mut room);
         self.rolled.extend(turn.rolled);
         self.follow(turn.actions);
     }
@@ -104,8 +107,8 @@ fn a_rolling_restart_stops_at_the_first_failure() {
     let mut running = Running::new(3);
     running.seen();
     assert_eq!(running.group.restart_rolling(), Ok(()));
-    let moment = Moment { now: running.now, prober_since: None };
-    let turn = running.group.run_due(moment, &mut running.numbers, &mut 8);
+    let turn =
+        running.group.roll(running.now, &mut running.numbers, &mut ConnectionRoom::default());
     assert_eq!(turn.actions, [Action::Start(4)]);
     assert_eq!(running.ended(0, 4), ExitOutcome::ReplacementFailed);
     assert_eq!(running.rolled, [Err("slot 0: the reason".into())]);
@@ -165,12 +168,13 @@ fn a_rolling_restart_skips_stopped_slots() {
 #[test]
 fn only_one_worker_of_a_group_is_replaced_at_a_time() {
     let mut running = Running::new(2);
-    let now = running.now;
-    assert_eq!(running.group.restart(0, &mut running.numbers, now), Ok(Some(Action::Start(3))));
-    let refused = running.group.restart(1, &mut running.numbers, now);
+    let (now, room) = (running.now, &mut ConnectionRoom::default());
+    let restarted = running.group.restart(0, &mut running.numbers, now, room);
+    assert_eq!(restarted, Ok(Some(Action::Start(3))));
+    let refused = running.group.restart(1, &mut running.numbers, now, room);
     assert_eq!(refused, Err("slot 0 is being replaced; one at a time".into()));
     assert!(running.group.restart_rolling().is_err());
-    let refused = running.group.restart(7, &mut running.numbers, now);
+    let refused = running.group.restart(7, &mut running.numbers, now, room);
     assert!(refused.is_err());
 }
 
@@ -178,7 +182,7 @@ fn only_one_worker_of_a_group_is_replaced_at_a_time() {
 fn scaling_down_removes_the_last_slots_after_their_end() {
     let mut running = Running::new(3);
     let now = running.now;
-    let actions = running.group.scale(1, now).expect("scaled");
+    let actions = running.group.resize(1, now);
     assert_eq!(actions, [Action::Stop(2), Action::Stop(3)]);
     running.ended(1, 2);
     running.run_due(8);
@@ -187,18 +191,18 @@ fn scaling_down_removes_the_last_slots_after_their_end() {
     running.run_due(8);
     assert_eq!(running.group.slots.len(), 1);
     running.seen();
-    assert_eq!(running.group.scale(2, now), Ok(Vec::new()));
+    assert_eq!(running.group.resize(2, now), []);
     running.run_due(8);
     assert_eq!(running.seen(), [Action::Start(4)]);
-    assert!(running.group.scale(PROCESSES_MAX + 1, now).is_err());
+    assert!(running.group.check_scale(PROCESSES_MAX + 1).is_err());
 }
 
 #[test]
 fn scaling_up_again_keeps_slots_that_are_still_ending() {
     let mut running = Running::new(2);
     running.seen();
-    running.group.scale(1, running.now).expect("scaled");
-    running.group.scale(2, running.now).expect("scaled");
+    running.group.resize(1, running.now);
+    running.group.resize(2, running.now);
     running.run_due(8);
     assert_eq!(running.seen(), []);
     running.ended(1, 2);
@@ -217,7 +221,8 @@ fn a_paused_group_starts_no_worker() {
     assert_eq!(running.group.wakes_at(moment), None, "nothing to wake up for");
     running.run_due(8);
     assert_eq!(running.seen(), []);
-    let refused = running.group.restart(0, &mut running.numbers, running.now);
+    let room = &mut ConnectionRoom::default();
+    let refused = running.group.restart(0, &mut running.numbers, running.now, room);
     assert_eq!(refused, Err("the group is paused; resume it first".into()));
     running.group.is_paused = false;
     running.run_due(8);
@@ -230,7 +235,7 @@ fn a_rolling_restart_continues_after_scaling_down() {
     running.group.restart_rolling().expect("begun");
     running.run_due(8);
     running.seen();
-    assert!(running.group.scale(2, running.now).is_err(), "an operator waits for its end");
+    assert!(running.group.check_scale(2).is_err(), "an operator waits for its end");
     assert_eq!(running.group.resize(2, running.now), [Action::Stop(3), Action::Stop(4)]);
     for (index, number) in [(0, 1), (2, 3), (3, 4)] {
         assert_eq!(running.ended(index, number), ExitOutcome::Left);

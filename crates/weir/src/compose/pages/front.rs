@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_console::front::{AppCommand, AppCommandError, AppControl, FrontApp, FrontWorker};
 use weir_front::view::TotalsView;
 
-use weir_admin::workers::{self, AppRow, JOBS, WorkerRow};
+use weir_admin::workers::{self, AppRow, JOBS, Override, WorkerRow};
 
 /// Reads and controls the apps for the console.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl AppControl for ConsoleApps {
         let (front, operator_command) = (self.0.clone(), operator_command(command));
         Box::pin(async move {
             let outcome = front.execute(operator_command).await;
-            outcome.map_err(|error| AppCommandError(error.text()))
+            outcome.map(drop).map_err(|error| AppCommandError(error.text()))
         })
     }
 }
@@ -63,10 +63,24 @@ fn front_app((row, totals): (AppRow, TotalsView)) -> FrontApp {
         is_in_maintenance: row.is_in_maintenance,
         shedding: row.shedding,
         rolling: row.rolling,
+        overridden: row.values.and_then(|values| values.set).map(|set| describe(&set)),
         evictions: row.evictions,
         totals,
         workers: row.workers.into_iter().map(|row| front_worker(row, is_shared)).collect(),
     }
+}
+
+/// Describes an override: `processes 3, threads 15 by ann: mailers are late`.
+fn describe(set: &Override) -> String {
+    let processes = set.processes.map(|processes| format!("processes {processes}"));
+    let threads = set.threads.map(|threads| format!("threads {threads}"));
+    let queues = set.queues.as_ref().map(|queues| format!("queues {}", queues.join(" ")));
+    let values: Vec<String> = [processes, threads, queues].into_iter().flatten().collect();
+    let reason = match set.reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    format!("{} by {}{reason}", values.join(", "), set.by)
 }
 
 /// Converts a row. `is_shared`: several workers share the address, so the pid is added to it.

@@ -84,7 +84,7 @@ impl Workers {
                 () = shutdown.requested() => return,
             };
             match answered {
-                Ok(Ok(())) => {
+                Ok(Ok(_)) => {
                     tracing::info!(app, worker = slot, generation, "recycled: {why}");
                     metrics.recycled(kind, &app, limit);
                     let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
