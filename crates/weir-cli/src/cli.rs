@@ -6,6 +6,7 @@ use clap_complete::Shell;
 
 use crate::commands::backup::BackupArguments;
 use crate::commands::check::CheckArguments;
+use crate::commands::demo::DemoArguments;
 use crate::commands::docs::DocsArguments;
 use crate::commands::init::InitArguments;
 use crate::commands::man::ManArguments;
@@ -17,8 +18,8 @@ use crate::commands::up::UpArguments;
 use crate::commands::{
     AutopilotCommand, DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand,
     SidekiqCommand, SimulateArguments, SwitchCommand, WorkersCommand, autopilot, backup, check,
-    completions, docs, doctor, gems, init, jobs, man, plan, realtime, reference, restart, restore,
-    sidekiq, simulate, status, switch, workers,
+    completions, demo, docs, doctor, gems, init, jobs, man, plan, realtime, reference, restart,
+    restore, sidekiq, simulate, status, switch, workers,
 };
 use crate::exit::{self, Exit};
 use crate::service::ServiceCommands;
@@ -39,6 +40,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start Weir and stay in the foreground
     Up(UpArguments),
+    /// Start Weir with a sample app, workers and clients inside this program, and flood it
+    Demo(Box<DemoArguments>),
     /// Check the settings: report every error with its line, and print the values that are set
     Check(CheckArguments),
     /// Write a commented weir.toml
@@ -120,6 +123,7 @@ impl Cli {
     pub(crate) fn run(self, service: ServiceCommands) -> anyhow::Result<Exit> {
         match self.command {
             Command::Up(arguments) => (service.up)(arguments),
+            Command::Demo(arguments) => demo::run(*arguments, service.demo),
             Command::Check(arguments) => check::run(&arguments),
             Command::Init(arguments) => init::run(&arguments),
             Command::Status(arguments) => status::run(&arguments),

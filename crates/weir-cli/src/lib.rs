@@ -22,6 +22,7 @@ mod target;
 
 use std::process::ExitCode;
 
+pub use self::commands::demo::DemoArguments;
 pub use self::commands::up::UpArguments;
 pub use self::exit::Exit;
 pub use self::service::ServiceCommands;

@@ -23,7 +23,7 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
 }
 
 /// Prints a remark on standard error.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

@@ -1,5 +1,6 @@
 //! The entry points of the processes of `weir up`, which are outside of this crate.
 
+use crate::commands::demo::DemoArguments;
 use crate::commands::up::UpArguments;
 use crate::exit::Exit;
 
@@ -8,6 +9,8 @@ use crate::exit::Exit;
 pub struct ServiceCommands {
     /// `weir up`: the parent.
     pub up: fn(UpArguments) -> anyhow::Result<Exit>,
+    /// `weir demo`, which starts the parent and the load.
+    pub demo: fn(DemoArguments) -> anyhow::Result<Exit>,
     /// `weir service`, which only the parent starts.
     pub service: fn() -> anyhow::Result<Exit>,
 }

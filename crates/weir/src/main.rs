@@ -1,6 +1,7 @@
 //! The binary: the processes of `weir up` and how their parts are connected. All other commands are
 //! in weir-cli.
 //!
+//! - [`demo`]: `weir demo`, which starts `weir up` and the load.
 //! - [`up`], [`parent`]: the process that stays: lock, listening sockets, supervision.
 //! - [`run`], [`compose`]: the service process, which is replaced: lifecycle and composition root.
 //! - [`health_reporter`]: signs of life of the service to its parent; [`reload`]: SIGHUP.
@@ -9,6 +10,7 @@
 //! - [`sockets`]: apps whose workers accept connections themselves.
 
 mod compose;
+mod demo;
 mod front;
 mod gems;
 mod health_reporter;
@@ -30,5 +32,5 @@ use weir_cli::ServiceCommands;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    weir_cli::run(ServiceCommands { up: up::run, service: run::run })
+    weir_cli::run(ServiceCommands { up: up::run, demo: demo::run, service: run::run })
 }

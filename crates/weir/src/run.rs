@@ -97,7 +97,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
 }
 
 /// Raises the soft limit of open files to the hard limit, since the system's default is low.
-fn raise_open_files() {
+pub(crate) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {

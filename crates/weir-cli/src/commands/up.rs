@@ -25,6 +25,9 @@ pub struct UpArguments {
     /// Level of the log; overrides log.level
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
+    /// Stop when the process that has started this one ends
+    #[arg(long, hide = true)]
+    pub with_parent: bool,
     /// Go on in the place of an earlier program, which has left this descriptor
     #[arg(long, hide = true)]
     pub takeover: Option<i32>,

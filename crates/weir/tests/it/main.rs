@@ -9,6 +9,7 @@ mod config;
 mod crash;
 mod cron_in_redis;
 mod damage;
+mod demo;
 mod doctor;
 mod faktory;
 mod front;

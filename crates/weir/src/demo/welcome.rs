@@ -1,0 +1,95 @@
+//! The addresses of a demo, and what to try.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde_json::json;
+use weir_cli::DemoArguments;
+use weir_config::Settings;
+
+use super::folder::DemoFolder;
+
+/// The port of the job server that `weir demo flood` uses by default.
+const JOBS_PORT: u16 = 7419;
+
+/// Where a demo serves.
+#[derive(Debug)]
+pub(super) struct Addresses<'a> {
+    pub(super) jobs: SocketAddr,
+    pub(super) front: SocketAddr,
+    pub(super) admin: PathBuf,
+    console: SocketAddr,
+    failed_apps: Option<String>,
+    folder: &'a DemoFolder,
+}
+
+impl<'a> Addresses<'a> {
+    /// Reads the line that `weir up` prints once it serves.
+    pub(super) fn parse(ready_line: &str, folder: &'a DemoFolder) -> anyhow::Result<Self> {
+        let field = |name: &str| {
+            let prefix = format!("{name}=");
+            ready_line.split(' ').find_map(|word| word.strip_prefix(&prefix))
+        };
+        let address = |name: &str| {
+            let address = field(name).and_then(|address| address.parse().ok());
+            address.with_context(|| format!("Weir's ready line has no {name}: {ready_line}"))
+        };
+        Ok(Self {
+            jobs: address("jobs")?,
+            front: address("front")?,
+            admin: Settings::in_data_dir(&folder.path).admin_socket(),
+            console: address("console")?,
+            failed_apps: field("failed").map(str::to_owned),
+            folder,
+        })
+    }
+
+    /// Returns what is printed before the first figures.
+    pub(super) fn welcome(&self, arguments: &DemoArguments) -> String {
+        if arguments.json { self.to_json() } else { self.to_text(arguments) }
+    }
+
+    fn to_json(&self) -> String {
+        let Self { jobs, front, console, admin, folder, .. } = self;
+        let ready = json!({
+            "ready": { "jobs": jobs, "front": front, "console": console, "admin": admin, "folder": folder.path }
+        });
+        format!("{ready}\n")
+    }
+
+    fn to_text(&self, arguments: &DemoArguments) -> String {
+        let Self { jobs, front, console, admin, folder, failed_apps } = self;
+        let path = folder.path.display();
+        let kept = if folder.is_temporary { "removed at the end" } else { "kept" };
+        let flood = match jobs.port() {
+            JOBS_PORT => "weir demo flood".to_owned(),
+            _ => format!("weir demo flood --jobs {jobs}"),
+        };
+        let clients = arguments.clients;
+        let mut text = format!(
+            "Weir runs with a sample app, workers and clients.\n\
+             \n\
+             console    http://{console}\n\
+             front      http://{front}      an app with 3 processes, and /slow\n\
+             jobs       tcp://{jobs}       4 queues, 16 workers\n\
+             realtime   ws://{front}/app/demo-key      {clients} clients on 10 channels\n\
+             admin API  unix:{}\n\
+             data       {path} ({kept}), with weir.toml and weir.log\n\
+             \n\
+             Try in another terminal:\n\
+             \n\
+             {flood}      multiplies the traffic by 50 for a minute (also a button in the console)\n\
+             weir status --data-dir {path}\n\
+             weir jobs list --data-dir {path}\n\
+             weir workers list --data-dir {path}\n\
+             \n\
+             Ctrl-C stops everything.\n\n",
+            admin.display()
+        );
+        if let Some(failed) = failed_apps {
+            text += &format!("The app {failed} does not run: see weir.log.\n\n");
+        }
+        text
+    }
+}
