@@ -6,6 +6,7 @@ use axum::Router;
 use weir_autopilot::AutopilotHandle;
 use weir_base::clock::Clock;
 
+use crate::demo::DemoControl;
 use crate::front::FrontSource;
 use crate::gems::GemIndex;
 use crate::jobs::JobsSource;
@@ -28,6 +29,7 @@ pub struct Deps {
     pub gems: Option<Arc<dyn GemIndex>>,
     pub observed: Option<ObservedSource>,
     pub autopilot: Option<AutopilotHandle>,
+    pub demo: DemoControl,
     pub routes: Routes,
 }
 

@@ -13,6 +13,7 @@
 mod address;
 mod assets;
 mod console;
+mod demo;
 mod deps;
 mod fetchers;
 mod figures;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use axum::Router;
 
 use crate::console::Console;
+pub use crate::demo::DemoControl;
 pub use crate::deps::{Deps, Routes};
 pub use crate::jobs::{Histories, JobsSource};
 pub use crate::realtime::RealtimeSource;

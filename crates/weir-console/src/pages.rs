@@ -7,6 +7,7 @@ mod batches;
 mod chart;
 mod cron;
 mod damage;
+mod demo;
 mod docs;
 mod error;
 mod events;
@@ -54,6 +55,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .merge(front_routes())
         .merge(realtime_routes())
         .merge(observed_routes())
+        .route("/demo/flood", post_form(|request| Box::pin(demo::flood(request))))
         .merge(docs_routes())
         .merge(live_page("/nodes", |request| Box::pin(nodes::page(request))))
         .route("/gems", get_page(|request| Box::pin(gems::page(request))))

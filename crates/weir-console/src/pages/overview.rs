@@ -3,6 +3,7 @@
 use askama::Template;
 use weir_jobs::view;
 
+use super::demo::DemoFlash;
 use super::frame::{PageFrame, Section, html};
 use super::live_page::LiveSection;
 use super::named_value::NamedValue;
@@ -26,6 +27,8 @@ struct OverviewPage<'a> {
     /// None: no jobs are served here.
     jobs_url: Option<&'a str>,
     is_new: bool,
+    /// A demo is connected: its flood can be started.
+    has_demo: bool,
 }
 
 /// The live section.
@@ -74,11 +77,17 @@ impl<'a> ShardRow<'a> {
 /// `GET /`
 pub(crate) async fn page(request: PageRequest) -> PageResult {
     let snapshot = snapshot::for_request(&request).await?;
+    let flash: DemoFlash = request.query()?;
     let range = request.query::<RangeQuery>()?.range_name();
+    let demo = request.console.deps.demo;
     request.live_response(OverviewLive::new(&snapshot).render(), &[], |live| {
         let ranges = ranges::all(&ranges::WHOLE, &range, |key| format!("/?range={key}"));
         Ok(html(&OverviewPage {
-            frame: request.frame(Section::Overview, "Overview").refreshed(),
+            frame: request
+                .frame(Section::Overview, "Overview")
+                .refreshed()
+                .with_flash(flash.message()),
+            has_demo: snapshot.jobs.as_ref().is_some_and(|jobs| demo.is_running(&jobs.workers)),
             is_new: snapshot.jobs.as_ref().is_some_and(|jobs| is_new(&jobs.overview)),
             live,
             range_seconds: ranges::chosen_seconds(&ranges),

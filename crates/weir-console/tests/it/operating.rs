@@ -186,3 +186,24 @@ async fn batches_are_shown_with_their_jobs_and_callbacks() {
     assert_eq!(client.ask(r#"ACK {"jid":"batch-002"}"#), "+OK");
     browser.get("/live/batches").await.assert_shows("<span class=\"tag warning\">waiting</span>");
 }
+
+#[tokio::test]
+async fn demo_flood_is_offered_while_a_demo_is_connected() {
+    let site = Site::open();
+    let mut browser = site.browser();
+    let without = browser.get("/").await;
+    assert!(!without.text.contains("/demo/flood"));
+    let refused = browser.submit(&without, "/demo/flood", &[]).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    refused.assert_shows("no demo is connected");
+    let mut demo = site.faktory_with(",\"wid\":\"demo-0001\",\"labels\":[\"demo-label\"]");
+    assert_eq!(demo.ask("BEAT {\"wid\":\"demo-0001\"}"), "+OK");
+    let page = browser.get("/").await;
+    page.assert_shows("action=\"/demo/flood\"");
+    let forged = browser.post("/demo/flood", &[]).await;
+    assert_eq!(forged.status, StatusCode::FORBIDDEN);
+    let response = browser.submit(&page, "/demo/flood", &[]).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER, "{}", response.text);
+    browser.get(response.header("location")).await.assert_shows("The flood begins");
+    assert!(demo.ask("FETCH floods").contains("flood-0001"));
+}

@@ -24,7 +24,7 @@ use weir_console::gems::GemIndex;
 use weir_console::live::Live;
 use weir_console::observed::{ObservedSnapshots, ObservedSource};
 use weir_console::settings::ConsoleSettings;
-use weir_console::{Deps, Histories, JobsSource, RealtimeSource, Routes, router};
+use weir_console::{DemoControl, Deps, Histories, JobsSource, RealtimeSource, Routes, router};
 use weir_jobs::handle::Handle;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
@@ -176,12 +176,17 @@ impl Site {
 
     /// A connection to the job server after its HELLO; `wid` makes it a worker's.
     pub(crate) fn faktory(&self, wid: &str) -> Faktory {
+        let wid = if wid.is_empty() { String::new() } else { format!(",\"wid\":\"{wid}\"") };
+        self.faktory_with(&wid)
+    }
+
+    /// The same with other members of HELLO.
+    pub(crate) fn faktory_with(&self, members: &str) -> Faktory {
         let stream = TcpStream::connect(self.jobs_address).expect("a connection");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let mut faktory = Faktory { lines: BufReader::new(stream) };
         assert!(faktory.line().starts_with("+HI"));
-        let wid = if wid.is_empty() { String::new() } else { format!(",\"wid\":\"{wid}\"") };
-        faktory.ask(&format!("HELLO {{\"v\":2,\"hostname\":\"box\",\"pid\":42{wid}}}"));
+        faktory.ask(&format!("HELLO {{\"v\":2,\"hostname\":\"box\",\"pid\":42{members}}}"));
         faktory
     }
 }
@@ -251,6 +256,12 @@ fn deps(
         gems: None,
         observed: None,
         autopilot: None,
+        demo: DemoControl {
+            worker_label: "demo-label",
+            flood_job: || {
+                br#"{"jid":"flood-0001","jobtype":"Flood","queue":"floods","args":[]}"#.to_vec()
+            },
+        },
     }
 }
 

@@ -11,7 +11,7 @@ use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::observed::{ObservedSnapshot, ObservedSnapshots};
 use weir_console::sampler::Sampler;
-use weir_console::{Deps, Histories, Routes};
+use weir_console::{DemoControl, Deps, Histories, Routes};
 use weir_jobs::handle::Handle;
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
@@ -94,6 +94,10 @@ impl Pages<'_> {
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
             autopilot: self.autopilot,
+            demo: DemoControl {
+                worker_label: weir_demo::WORKER_LABEL,
+                flood_job: weir_demo::FloodRequest::default_job,
+            },
             front: apps
                 .map(|apps| weir_console::front::FrontSource::new(apps, &settings.history())),
             routes: Routes { api, metrics, open: public_routes },
