@@ -29,7 +29,8 @@ mod values;
 
 pub use check::{GroupSpecError, spec_errors};
 pub(crate) use fleet::{CommandSender, ServiceCommand};
-pub use fleet::{FailedGroup, Fleet, FleetError, FleetLimits};
+pub use fleet::{FailedGroup, Fleet, FleetError};
+pub use overrides::in_force::FleetLimits;
 pub use overrides::{
     GroupValues, JobGroupState, OVERRIDE_DEFAULT, OVERRIDE_MAX, Override, OverrideOutcome,
     OverrideRequest,

@@ -15,8 +15,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
-pub use self::overrides::FleetLimits;
-use self::overrides::Overrides;
 use self::reports::Cursor;
 use self::services::ServiceConnection;
 pub(crate) use self::services::{CommandSender, ServiceCommand};
@@ -29,6 +27,7 @@ use super::spec::{GroupName, GroupNameError, GroupSpec};
 use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
 use crate::control::{ParentTotals, RollingState};
 use crate::printer::Printer;
+use crate::workers::overrides::in_force::Overrides;
 
 /// Groups of workers, run by a [`Supervisor`](crate::Supervisor).
 #[derive(Debug)]

@@ -66,7 +66,7 @@ impl WorkerGroup {
     pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
         // A start that waits for connections is tried after the end of a process.
         let may_start =
-            |at: &Duration| !self.is_paused && !(self.lacks_connections && *at <= moment.now);
+            |at: &Duration| !(self.is_paused || self.lacks_connections && *at <= moment.now);
         let starts = self.slots.iter().filter_map(WorkerSlot::starts_at).filter(may_start);
         let deadlines = self.slots.iter().filter_map(|slot| slot.wakes_at(moment));
         starts.chain(deadlines).min()
@@ -292,6 +292,10 @@ impl WorkerGroup {
         room: &mut ConnectionRoom,
     ) -> Result<Option<Action>, CommandError> {
         self.ensure_not_busy()?;
+        // A slot beyond the target only waits for the end of its worker.
+        if index >= self.target {
+            return Err(no_slot(index));
+        }
         self.replace(index, numbers, now, room)
     }
 

@@ -2,6 +2,7 @@
 //! and queues. Pure; [`file`] stores them.
 
 pub(crate) mod file;
+pub(crate) mod in_force;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,17 +14,17 @@ use super::spec::PROCESSES_MAX;
 use super::values::{CONCURRENCY, QUEUES, THREADS_MAX, WorkerValues};
 
 /// Limit of the queues of an override.
-pub const QUEUES_MAX: usize = 100;
+pub(crate) const QUEUES_MAX: usize = 100;
 /// Limit of the name of a queue in bytes.
-pub const QUEUE_BYTES_MAX: usize = 128;
+pub(crate) const QUEUE_BYTES_MAX: usize = 128;
 /// Limit of the weight of a queue.
-pub const QUEUE_WEIGHT_MAX: u32 = 1_000;
+pub(crate) const QUEUE_WEIGHT_MAX: u32 = 1_000;
 /// How long an override holds unless the operator says so.
 pub const OVERRIDE_DEFAULT: Duration = Duration::from_secs(60 * 60);
 /// The longest time for which an override holds.
 pub const OVERRIDE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Limit of the reason for an override in bytes.
-pub const OVERRIDE_REASON_BYTES_MAX: usize = 200;
+pub(crate) const OVERRIDE_REASON_BYTES_MAX: usize = 200;
 /// Limit of the name of an operator in bytes.
 const BY_BYTES_MAX: usize = 100;
 

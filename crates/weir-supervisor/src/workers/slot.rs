@@ -328,6 +328,10 @@ impl WorkerSlot {
     /// Starts the slot, with a reset restart history.
     pub(crate) fn start(&mut self, now: Duration) {
         self.is_wanted = true;
+        // A successor that was stopped with the slot is no replacement that has failed.
+        if self.successor.as_ref().is_some_and(Generation::is_ending) {
+            self.leaving = self.successor.take();
+        }
         self.restarts = Restarts::patient(self.times.restart.clone());
         self.vacancy = Vacancy::Waiting { start_at: now, reason: None };
     }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub const THREADS_MAX: u32 = 100_000;
 
 /// The placeholder of the threads.
-pub const CONCURRENCY: &str = "concurrency";
+pub(crate) const CONCURRENCY: &str = "concurrency";
 /// The placeholder of the queues.
-pub const QUEUES: &str = "queues";
+pub(crate) const QUEUES: &str = "queues";
 
 /// The part of a group's specification that only job workers have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,79 +1,18 @@
 //! Overrides of groups: set, reset and ended at run time, and restored at a start.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 use std::time::Duration;
-
-use weir_base::clock::Clock;
 
 use super::Fleet;
 use crate::workers::connections::ConnectionRoom;
-use crate::workers::overrides::file::{KeptOverrides, KeptScale, OverridesFile};
+use crate::workers::overrides::file::KeptScale;
+use crate::workers::overrides::in_force::{FleetLimits, Overrides, time_left};
 use crate::workers::overrides::{
-    GroupConnections, GroupValues, JobGroupState, OVERRIDE_MAX, Override, OverrideOutcome,
-    OverrideRequest, QUEUES_MAX, check_budget, operator,
+    GroupConnections, GroupValues, JobGroupState, Override, OverrideOutcome, OverrideRequest,
+    QUEUES_MAX, check_budget, operator,
 };
 use crate::workers::slot::CommandError;
 use crate::workers::values::LaunchValues;
-
-/// What all groups together may use, and what is kept of run-time changes.
-#[derive(Clone, Debug, Default)]
-pub struct FleetLimits {
-    /// Database connections of all processes together. None: unlimited.
-    pub connections_max: Option<u32>,
-    /// Keeps overrides across restarts. None: they are not kept.
-    pub overrides_file: Option<PathBuf>,
-    pub clock: Clock,
-}
-
-/// The overrides of all groups.
-#[derive(Debug, Default)]
-pub(super) struct Overrides {
-    connections_max: Option<u32>,
-    clock: Clock,
-    file: OverridesFile,
-    kept: KeptOverrides,
-    /// When they end, by the monotonic clock.
-    ends_at: BTreeMap<String, Duration>,
-}
-
-impl Overrides {
-    fn open(limits: FleetLimits, now: Duration) -> Self {
-        let FleetLimits { connections_max, overrides_file, clock } = limits;
-        let (file, kept) = OverridesFile::open(overrides_file);
-        let mut overrides = Self { connections_max, clock, file, kept, ends_at: BTreeMap::new() };
-        let wall_clock = overrides.unix_seconds();
-        let ends = overrides.kept.overrides.iter();
-        let ends = ends.map(|(name, kept)| (name.clone(), now + time_left(kept, wall_clock)));
-        overrides.ends_at = ends.collect();
-        overrides
-    }
-
-    fn unix_seconds(&self) -> u64 {
-        self.clock.now().as_millis() / 1_000
-    }
-
-    /// Stores the change, then applies it; if it cannot be stored, nothing changes.
-    fn store(&mut self, change: impl FnOnce(&mut KeptOverrides)) -> Result<(), String> {
-        let mut kept = self.kept.clone();
-        change(&mut kept);
-        if kept != self.kept {
-            self.file.write(&kept)?;
-            self.kept = kept;
-        }
-        Ok(())
-    }
-
-    pub(super) fn wakes_at(&self) -> Option<Duration> {
-        self.ends_at.values().min().copied()
-    }
-}
-
-/// Returns for how long an override still holds. A clock that was set back does not prolong it.
-fn time_left(kept: &Override, wall_clock: u64) -> Duration {
-    let left = kept.until.saturating_sub(wall_clock);
-    Duration::from_secs(left.min(kept.until.saturating_sub(kept.set_at))).min(OVERRIDE_MAX)
-}
 
 impl Fleet {
     /// Applies limits and restores the overrides. Call it before anything is started or resumed.
