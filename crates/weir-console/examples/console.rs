@@ -16,7 +16,7 @@ use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::sampler::Sampler;
 use weir_console::settings::ConsoleSettings;
-use weir_console::{Deps, Histories, JobsSource, Routes, router};
+use weir_console::{DemoControl, Deps, Histories, JobsSource, Routes, router};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
 use weir_jobs::settings::{JobServerLimits, StoreKind};
@@ -60,6 +60,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         gems: None,
         observed: None,
         autopilot: None,
+        demo: DemoControl { worker_label: "weir-demo", flood_job: Vec::new },
         routes: Routes { api: weir_admin::jobs::router(running.handle()), ..Routes::default() },
     };
     let shutdown = ShutdownToken::new();

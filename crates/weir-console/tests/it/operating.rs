@@ -195,7 +195,7 @@ async fn demo_flood_is_offered_while_a_demo_is_connected() {
     assert!(!without.text.contains("/demo/flood"));
     let refused = browser.submit(&without, "/demo/flood", &[]).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
-    refused.assert_shows("no demo is connected");
+    refused.assert_shows("demo is connected; start one with");
     let mut demo = site.faktory_with(",\"wid\":\"demo-0001\",\"labels\":[\"demo-label\"]");
     assert_eq!(demo.ask("BEAT {\"wid\":\"demo-0001\"}"), "+OK");
     let page = browser.get("/").await;
