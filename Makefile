@@ -58,6 +58,7 @@ long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names 
 	WEIR_HOSTILE_SECONDS=600 cargo test --release --locked -p weir --test it -- --nocapture front::hostile
 	cargo build --release --locked -p weir
 	scripts/trial-install target/release/weir
+	WEIR_BIN=target/release/weir e2e/run docs
 	$(if $(WEIR_PREVIOUS_DEB),$(MAKE) --no-print-directory deb BIN=target/release/weir REVISION=2 && scripts/trial-deb $(abspath $(WEIR_PREVIOUS_DEB)) dist/weir_$(VERSION)-2_*.deb && scripts/trial-deb-systemd $(abspath $(WEIR_PREVIOUS_DEB)) dist/weir_$(VERSION)-2_*.deb)
 	scripts/trials-front
 	WEIR_BIN=target/release/weir e2e/.venv/bin/python e2e/python/front/restarts.py 100 20

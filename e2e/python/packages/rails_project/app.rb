@@ -5,6 +5,8 @@ require "activejob-weir"
 
 class App < Rails::Application
   config.eager_load = false
+  # Otherwise Rails writes one to the current folder.
+  config.secret_key_base = "e2e"
   config.logger = Logger.new(IO::NULL)
   config.active_job.queue_adapter = :weir
 end
