@@ -99,7 +99,10 @@ fn names_path(line: &str, path: &str) -> bool {
 
 fn foreign_registries(file: &str, text: &str) -> Vec<String> {
     let resolved = text.lines().enumerate().filter(|(_, line)| line.contains("\"resolved\":"));
-    let foreign = resolved.filter(|(_, line)| !line.contains("\"https://registry.npmjs.org/"));
+    // A package of this repository is a folder.
+    let is_ours =
+        |line: &str| line.contains("\"https://registry.npmjs.org/") || line.contains("\"../");
+    let foreign = resolved.filter(|(_, line)| !is_ours(line));
     foreign
         .map(|(number, _)| format!("{file}:{}: not from registry.npmjs.org", number + 1))
         .collect()

@@ -27,11 +27,11 @@ pub(crate) fn write(root: &Path, folder: &Path) -> anyhow::Result<()> {
         if path == START {
             content.push_str(&all_pages());
         }
-        save(folder, &site::file(path), &framed(path, &page.title, &content))?;
+        save(folder, &site::file(path), framed(path, &page.title, &content))?;
         headings.push_str(&headings_of(path, &page));
         count += 1;
     }
-    save(folder, HEADINGS, &framed(START, "All headings", &headings))?;
+    save(folder, HEADINGS, framed(START, "All headings", &headings))?;
     for (path, content) in library().pictures() {
         save(folder, path, content)?;
     }

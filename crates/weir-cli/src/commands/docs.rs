@@ -19,7 +19,7 @@ pub(crate) struct DocsArguments {
     /// List the sections with all of these words, or with words that begin with them; without any,
     /// list the pages
     words: Vec<String>,
-    /// Print a page in Markdown, such as realtime or reference/settings
+    /// Print a page in Markdown, such as realtime or operations/sizing
     #[arg(long, conflicts_with_all = ["words", "json"])]
     page: Option<String>,
     /// Print JSON

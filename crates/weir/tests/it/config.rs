@@ -4,15 +4,14 @@ use crate::weir::{Site, program};
 #[test]
 fn check_reports_all_errors_with_lines() {
     let site = Site::new("");
-    site.write("[jobs]\nlisten = \"7419\"\nfsink = \"always\"\n[budget]\n");
+    site.write("[jobs]\nlisten = \"7419\"\nfsink = \"always\"\n");
     insta::assert_snapshot!(site.shown(&["check"]), @r#"
     exit: 1
     -- stdout
     weir.toml:2:10: jobs.listen: "7419" has no port; write for example "127.0.0.1:7419"
     weir.toml:3:1: jobs.fsink is not a setting
-    weir.toml:4:2: budget is not in this version of Weir yet
     -- stderr
-    3 errors in weir.toml
+    2 errors in weir.toml
     "#);
 }
 
