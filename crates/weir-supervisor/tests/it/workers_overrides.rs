@@ -48,8 +48,9 @@ fn running(marker: &str) -> Vec<Vec<String>> {
 }
 
 fn connections(marker: &str) -> u32 {
-    let threads = running(marker).into_iter().filter_map(|arguments| arguments[0].parse().ok());
-    threads.fold(0, |sum, threads: u32| sum + threads)
+    let threads =
+        running(marker).into_iter().filter_map(|arguments| arguments[0].parse::<u32>().ok());
+    threads.sum()
 }
 
 /// Looks at the processes all the time; returns the most connections that it saw, and how often it
