@@ -9,7 +9,7 @@ const worker = new faktory.Worker({ queues: ["urgent", "default", "mail"], concu
 worker.register("resize", (image) => async ({ job, signal }) => {
   for (const [number, size] of ["small", "medium", "large"].entries()) {
     await reportProgress(worker.client, job.jid, Math.round((number * 100) / 3), `${image}: ${size}`);
-    await delay(50, undefined, { signal });
+    await delay(500, undefined, { signal });
   }
 });
 worker.register("mail", ({ to }) => console.log(`mail to ${to}`));
