@@ -10,8 +10,8 @@
 //! - [`status`]: one router for everything, `/v1/status`, `/health`, `/ready` and `/metrics`.
 //! - [`measured`], [`observed`]: the inputs of doctor.
 //! - [`paused_apps`]: apps that operators have paused, kept across restarts.
-//! - [`process_metrics`], [`workers_metrics`]: metrics of no single part; `exposition`: their
-//!   formats.
+//! - [`process_metrics`], [`verdict_metrics`], [`workers_metrics`]: metrics of no single part;
+//!   `exposition`: their formats.
 
 pub mod autopilot;
 mod exposition;
@@ -26,6 +26,7 @@ mod response;
 pub mod restart;
 pub mod status;
 pub mod switches;
+pub mod verdict_metrics;
 pub mod workers;
 pub mod workers_metrics;
 

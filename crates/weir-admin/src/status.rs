@@ -2,6 +2,7 @@
 
 mod without_jobs;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
+use weir_advisor::Verdict;
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::handle::Handle;
 use weir_jobs::view::JobServerOverview;
@@ -36,6 +38,9 @@ pub struct Status {
     #[serde(default)]
     pub old_processes: u32,
     pub data_dir: String,
+    /// Is it fine, and if not: what is wrong, and what to do. None: nothing was sampled yet.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
     /// Such as `127.0.0.1:7419`; None: jobs are not served here.
     pub jobs_listen: Option<String>,
     /// Why the job server rejects jobs; None: it accepts them, or is not served here.
@@ -84,6 +89,35 @@ pub struct Addresses {
     pub gems: Option<SocketAddr>,
 }
 
+/// Returns the latest verdict. The binary passes the console's, which samples all parts.
+#[derive(Clone)]
+pub struct CurrentVerdict(Arc<dyn Fn() -> Option<Verdict> + Send + Sync>);
+
+impl CurrentVerdict {
+    pub fn new(latest: impl Fn() -> Option<Verdict> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(latest))
+    }
+
+    /// None: nothing was sampled yet.
+    #[must_use]
+    pub fn get(&self) -> Option<Verdict> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for CurrentVerdict {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("CurrentVerdict").field(&self.get()).finish()
+    }
+}
+
+/// The sources of `/v1/status` besides the parts.
+#[derive(Clone, Debug)]
+pub struct StatusSources {
+    pub facts: Facts,
+    pub verdict: CurrentVerdict,
+}
+
 /// Returns the admin API, version 1, without its prefix: each part's routes, and the shared ones.
 pub fn api(
     jobs: Option<Handle>,
@@ -91,7 +125,7 @@ pub fn api(
     gems: Option<OperatedGems>,
     front: workers::Front,
     restart: Restart,
-    facts: Facts,
+    status_sources: StatusSources,
     body_bytes_max: usize,
 ) -> Router {
     let hub = realtime.as_ref().map(|realtime| Arc::clone(&realtime.hub));
@@ -102,7 +136,7 @@ pub fn api(
     };
     let jobs_routes = match &jobs {
         Some(handle) => jobs::router(handle.clone()),
-        None => without_jobs::router(&facts.only),
+        None => without_jobs::router(&status_sources.facts.only),
     };
     realtime::router(realtime)
         .merge(gems::router(gems))
@@ -110,7 +144,7 @@ pub fn api(
         .merge(workers::router(front.clone()))
         .merge(restart::router(restart))
         .nest("/jobs", jobs_routes)
-        .route("/status", get(status).with_state((jobs, hub, index, front, facts)))
+        .route("/status", get(status).with_state((jobs, hub, index, front, status_sources)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
@@ -129,9 +163,11 @@ pub fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-type StatusState = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers::Front, Facts);
+type StatusState =
+    (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers::Front, StatusSources);
 
-async fn status(State((handle, hub, index, front, facts)): State<StatusState>) -> Response {
+async fn status(State((handle, hub, index, front, sources)): State<StatusState>) -> Response {
+    let StatusSources { facts, verdict } = sources;
     let (mut jobs, mut problem) = (None, None);
     if let Some(handle) = handle {
         match handle.overview().await {
@@ -153,6 +189,7 @@ async fn status(State((handle, hub, index, front, facts)): State<StatusState>) -
         uptime_seconds: facts.clock.now().since(facts.started).as_secs_f64(),
         old_processes: front.old_processes(),
         data_dir: facts.data_dir.clone(),
+        verdict: verdict.get(),
         jobs_listen: facts.jobs_listen.map(|address| address.to_string()),
         problem,
         jobs,

@@ -1,6 +1,6 @@
 //! The output of a rule.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A problem, or a fact that could not be determined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ pub enum Assignment {
 }
 
 /// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The fact could not be determined.

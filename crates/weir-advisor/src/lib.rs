@@ -42,6 +42,7 @@ pub mod rules;
 pub mod shell;
 mod snapshot;
 pub mod sql;
+mod verdict;
 pub mod wording;
 
 pub use self::advice::{Advice, Summary, advise};
@@ -50,3 +51,4 @@ pub use self::flow::{Drain, Flow};
 pub use self::forecast::{Between, Forecast};
 pub use self::observation::{Fact, Missing, Observation};
 pub use self::snapshot::ObservedSnapshot;
+pub use self::verdict::{Verdict, VerdictFinding};

@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
+use weir_advisor::Verdict;
 use weir_base::clock::{Clock, Timestamp};
 
 use crate::front;
@@ -138,6 +139,16 @@ impl Live {
 
     pub(crate) fn latest(&self) -> Latest {
         self.latest.borrow().clone()
+    }
+
+    /// Returns the latest verdict. None: nothing was sampled yet.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        match &*self.latest.borrow() {
+            Latest::Snapshot(reading) => Some(reading.verdict.published()),
+            Latest::Down(problem) => Some(HealthVerdict::of_unresponsive_jobs(problem).published()),
+            Latest::Nothing | Latest::Ended => None,
+        }
     }
 
     /// Returns whether a stream is open.

@@ -1,6 +1,7 @@
 //! `weir status`: the state of a running Weir on one screen.
 
 mod nodes;
+mod verdict;
 
 use clap::Args;
 use weir_jobs::view::{JobServerOverview, ShardView};
@@ -50,6 +51,7 @@ fn print(status: &Status) {
         "weir {} is up for {up} (pid {}), data in {}",
         status.version, status.pid, status.data_dir
     ));
+    status.verdict.iter().for_each(verdict::print);
     match status.old_processes {
         0 => {}
         1 => output::line("1 service process that was replaced still has connections"),

@@ -1,6 +1,7 @@
 //! What the rules find.
 
 use serde::Serialize;
+use weir_advisor::{Severity, Verdict, VerdictFinding};
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -25,6 +26,15 @@ impl Level {
         }
     }
 
+    /// Returns the severity as metrics and `/v1/status` name it.
+    pub(crate) const fn severity(self) -> Severity {
+        match self {
+            Self::Notice => Severity::Notice,
+            Self::Warning => Severity::Warning,
+            Self::Critical => Severity::Critical,
+        }
+    }
+
     /// Returns the style's class.
     #[must_use]
     pub(crate) const fn class(self) -> &'static str {
@@ -39,6 +49,8 @@ impl Level {
 /// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
+    /// The stable name of the rule.
+    pub(crate) rule: &'static str,
     pub(crate) level: Level,
     /// The problem, with its figures.
     #[serde(rename = "what")]
@@ -62,6 +74,20 @@ pub(crate) struct HealthVerdict {
 }
 
 impl HealthVerdict {
+    /// Returns the verdict while the job server does not reply; `problem` is its error.
+    pub(crate) fn of_unresponsive_jobs(problem: &str) -> Self {
+        let finding = Finding {
+            rule: "job-server",
+            level: Level::Critical,
+            problem: format!("The job server does not respond: {problem}"),
+            remedy: "It is starting or stopping, or its thread is stuck: the log says which."
+                .to_owned(),
+            link: "/".to_owned(),
+            jobs: u64::MAX,
+        };
+        Self { findings: vec![finding], healthy_headline: String::new() }
+    }
+
     /// Returns the headline.
     #[must_use]
     pub(crate) fn headline(&self) -> &str {
@@ -80,6 +106,22 @@ impl HealthVerdict {
         match self.worst() {
             Some(_) => &self.findings[1..],
             None => &self.findings,
+        }
+    }
+
+    /// Returns it as `/v1/status` and the metrics publish it.
+    #[must_use]
+    pub(crate) fn published(&self) -> Verdict {
+        let finding = |finding: &Finding| VerdictFinding {
+            rule: finding.rule.to_owned(),
+            severity: finding.level.severity(),
+            problem: finding.problem.clone(),
+            remedy: finding.remedy.clone(),
+        };
+        Verdict {
+            severity: self.worst().map(|finding| finding.level.severity()),
+            headline: self.headline().to_owned(),
+            findings: self.findings.iter().map(finding).collect(),
         }
     }
 

@@ -4,8 +4,13 @@ use super::finding::{Finding, Level};
 use crate::figures::counted;
 use crate::front::{FrontApp, FrontSnapshot};
 
-fn finding(level: Level, problem: String, remedy: impl Into<String>) -> Finding {
-    Finding { level, problem, remedy: remedy.into(), link: "/front".to_owned(), jobs: 0 }
+fn finding(
+    rule: &'static str,
+    level: Level,
+    problem: String,
+    remedy: impl Into<String>,
+) -> Finding {
+    Finding { rule, level, problem, remedy: remedy.into(), link: "/front".to_owned(), jobs: 0 }
 }
 
 fn waiting(app: &FrontApp) -> String {
@@ -25,7 +30,7 @@ pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<Finding> {
             Some(_) => "Weir keeps starting them. Their last lines of output say what is wrong.",
             None => "Weir keeps trying. Start them, or correct upstreams in weir.toml.",
         };
-        finding(Level::Critical, problem, remedy)
+        finding("app-without-workers", Level::Critical, problem, remedy)
     });
     found.collect()
 }
@@ -42,7 +47,7 @@ pub(super) fn workers_do_not_start(front: &FrontSnapshot) -> Vec<Finding> {
         let failed = app.workers.iter().filter(|worker| worker.state == "failed").count() as u64;
         let problem = format!("{} of {} can't be started", counted(failed, "worker"), app.name);
         let remedy = "They exit right after they are started. Their last lines of output say why.";
-        (failed > 0).then(|| finding(Level::Critical, problem, remedy))
+        (failed > 0).then(|| finding("workers-fail-to-start", Level::Critical, problem, remedy))
     });
     found.collect()
 }
@@ -62,7 +67,7 @@ pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<Finding> {
         let remedy = "Run more workers if the machine has room (workers, concurrency), or find \
                     out what has become slow: the oldest requests are shown.";
         let level = if rejected > 0 { Level::Critical } else { Level::Warning };
-        Some(finding(level, problem, remedy))
+        Some(finding("app-overloaded", level, problem, remedy))
     });
     found.collect()
 }
@@ -76,7 +81,7 @@ pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<Finding> {
             format!("{workers} of {} were stuck and evicted in the last minute", app.name);
         let remedy = "Each was replaced and lost its requests. The log has what they were doing \
                     (dump_signal).";
-        (evicted > 0).then(|| finding(Level::Warning, problem, remedy))
+        (evicted > 0).then(|| finding("workers-evicted", Level::Warning, problem, remedy))
     });
     found.collect()
 }
@@ -86,7 +91,12 @@ pub(super) fn app_is_in_maintenance(front: &FrontSnapshot) -> Vec<Finding> {
     let shown = front.apps.iter().filter(|app| app.is_in_maintenance);
     let found = shown.map(|app| {
         let problem = format!("{} is in maintenance: no requests are served", app.name);
-        finding(Level::Warning, problem, "End maintenance when the work is done.")
+        finding(
+            "app-in-maintenance",
+            Level::Warning,
+            problem,
+            "End maintenance when the work is done.",
+        )
     });
     found.collect()
 }
@@ -99,7 +109,7 @@ pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<Finding> {
         let problem = format!("{} sheds some requests: queue {queues} is behind", app.name);
         let remedy = "Shedding ends once the queue has drained ([[front.apps.shed]]). Add workers for \
                     the queue to end it sooner.";
-        finding(Level::Warning, problem, remedy)
+        finding("app-sheds", Level::Warning, problem, remedy)
     });
     found.collect()
 }
@@ -110,7 +120,7 @@ pub(super) fn app_is_paused(front: &FrontSnapshot) -> Vec<Finding> {
     let found = paused.map(|app| {
         let problem = format!("{} is paused: {}", app.name, waiting(app));
         let remedy = "Resume it when the deploy is over. Requests that wait too long get a 503.";
-        finding(Level::Warning, problem, remedy)
+        finding("app-paused", Level::Warning, problem, remedy)
     });
     found.collect()
 }

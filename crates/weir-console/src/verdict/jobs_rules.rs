@@ -19,6 +19,7 @@ pub(super) fn retries_rise(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
+        rule: "retries-rise",
         level: Level::Warning,
         problem: format!(
             "Retries are rising: {} waiting for a retry, {} more than ten minutes ago",
@@ -44,6 +45,7 @@ pub(super) fn many_fail(facts: &JobFacts<'_>) -> Vec<Finding> {
     }
     let share = percent((failed / processed.max(failed)).min(1.0));
     vec![Finding {
+        rule: "many-failures",
         level: Level::Warning,
         problem: format!("{share} of the jobs fail, {}", rate(failed)),
         remedy: "Check what their errors have in common: often one service is down.".to_owned(),

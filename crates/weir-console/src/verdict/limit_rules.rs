@@ -87,7 +87,7 @@ fn finding(hit: &LimitHit) -> Finding {
             format!("Find the clients that need so much, or raise {} in weir.toml.", setting(hit)),
         ),
     };
-    Finding { level, problem, remedy, link: "/".to_owned(), jobs: 0 }
+    Finding { rule: "job-limit", level, problem, remedy, link: "/".to_owned(), jobs: 0 }
 }
 
 /// Returns the full name of a limit's setting.
@@ -106,6 +106,7 @@ pub(super) fn dead_set_is_nearly_full(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
+        rule: "dead-set-full",
         level: Level::Warning,
         problem: format!("The dead set holds {} of at most {} jobs", count(dead), count(max)),
         remedy: "Requeue or delete what you can: beyond the limit the oldest jobs are deleted \

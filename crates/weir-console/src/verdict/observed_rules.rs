@@ -29,6 +29,7 @@ fn finding(found: &weir_advisor::Finding) -> Finding {
         found.change.as_ref().map(|change| format!("In {}: {}", change.place, change.line));
     let remedy = change.or_else(|| found.next.clone()).unwrap_or_else(|| found.consequence.clone());
     Finding {
+        rule: found.rule,
         level,
         problem: visible(&format!("{}: {}", found.subject, found.evidence)).into_owned(),
         remedy: visible(&remedy).into_owned(),

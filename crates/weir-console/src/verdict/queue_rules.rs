@@ -31,6 +31,18 @@ enum QueueCondition {
     Late,
 }
 
+impl QueueCondition {
+    const fn rule(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::NotFetched => "queue-not-fetched",
+            Self::PassedOver => "queue-passed-over",
+            Self::Grows => "queue-grows",
+            Self::Late => "queue-late",
+        }
+    }
+}
+
 fn condition(queue: &view::QueueView, fetchers: &Fetchers<'_>) -> QueueCondition {
     if queue.paused || queue.depth == 0 {
         return QueueCondition::None;
@@ -70,7 +82,14 @@ fn each(
     let matching = facts.queues.iter().filter(|queue| condition(queue, &fetchers) == wanted);
     let finding = |queue: &view::QueueView| {
         let (level, problem, remedy) = describe(queue, &fetchers);
-        Finding { level, problem, remedy, link: link(queue), jobs: queue.depth }
+        Finding {
+            rule: wanted.rule(),
+            level,
+            problem,
+            remedy,
+            link: link(queue),
+            jobs: queue.depth,
+        }
     };
     matching.map(finding).collect()
 }
@@ -201,6 +220,7 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
 pub(super) fn queue_is_paused(facts: &JobFacts<'_>) -> Vec<Finding> {
     let paused = facts.queues.iter().filter(|queue| queue.paused && queue.depth > 0);
     let finding = |queue: &view::QueueView| Finding {
+        rule: "queue-paused",
         level: Level::Warning,
         problem: format!("Queue {} is paused with {}", queue.name, counted(queue.depth, "job")),
         remedy: "Resume it once the reason for the pause is gone.".to_owned(),

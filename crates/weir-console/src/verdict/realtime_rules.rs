@@ -17,8 +17,14 @@ const SWITCHES: &str = "/switches";
 const CORE_QUEUE: Setting = HubLimits::CORE_QUEUE_EVENTS_MAX;
 const APP_CONNECTIONS: Setting = AppSettings::CONNECTIONS_MAX;
 
-fn finding(level: Level, problem: String, remedy: impl Into<String>, link: &str) -> Finding {
-    Finding { level, problem, remedy: remedy.into(), link: link.to_owned(), jobs: 0 }
+fn finding(
+    rule: &'static str,
+    level: Level,
+    problem: String,
+    remedy: impl Into<String>,
+    link: &str,
+) -> Finding {
+    Finding { rule, level, problem, remedy: remedy.into(), link: link.to_owned(), jobs: 0 }
 }
 
 fn hits(realtime: &RealtimeSnapshot, limit: Setting) -> u64 {
@@ -46,7 +52,7 @@ pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
              more cores (front.cores)."
         );
         let level = if rejected > 0 { Level::Critical } else { Level::Warning };
-        Some(finding(level, problem, remedy, CONNECTIONS))
+        Some(finding("core-behind", level, problem, remedy, CONNECTIONS))
     });
     let found: Vec<Finding> = found.collect();
     if found.is_empty() && rejected > 0 {
@@ -55,7 +61,7 @@ pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
             format!("Events were rejected {times} in the last ten minutes: a core was behind");
         let remedy = "The core has caught up. If it happens again, publish less at once or give Weir \
                     more cores (front.cores).";
-        return vec![finding(Level::Warning, problem, remedy, CONNECTIONS)];
+        return vec![finding("core-behind", Level::Warning, problem, remedy, CONNECTIONS)];
     }
     found
 }
@@ -71,14 +77,14 @@ pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
         );
         let remedy = "Send them less (Channels shows where they are slow), or raise \
                     client_queue_bytes_max of the app.";
-        found.push(finding(Level::Warning, problem, remedy, CONNECTIONS));
+        found.push(finding("slow-clients", Level::Warning, problem, remedy, CONNECTIONS));
     }
     if realtime.trend.closed_slow > 0 {
         let clients = counted(realtime.trend.closed_slow, "slow client");
         let problem = format!("{clients} closed in the last ten minutes, to reconnect and recover");
         let remedy = "A few are normal on bad networks. If there are many, send less, or set slow_clients \
                     of the app to conflate or drop_oldest.";
-        found.push(finding(Level::Notice, problem, remedy, CONNECTIONS));
+        found.push(finding("slow-clients", Level::Notice, problem, remedy, CONNECTIONS));
     }
     found
 }
@@ -106,12 +112,12 @@ fn app_finding(realtime: &RealtimeSnapshot, app: &AppView) -> Finding {
                 format!("App {id} has had all its {max} connections for {}", duration(*seconds));
             let remedy =
                 format!("{rejected} rejected in the last ten minutes, of all apps. {remedy}");
-            finding(Level::Critical, problem, remedy, CONNECTIONS)
+            finding("app-connections", Level::Critical, problem, remedy, CONNECTIONS)
         }
         None => {
             let open = count(app.connections as u64);
             let problem = format!("App {id} has {open} of at most {max} connections");
-            finding(Level::Warning, problem, remedy, CONNECTIONS)
+            finding("app-connections", Level::Warning, problem, remedy, CONNECTIONS)
         }
     };
     Finding { jobs: app.connections as u64, ..found }
@@ -131,7 +137,7 @@ pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     let remedy = "The log names the receiver and why. Events are retried for \
                 realtime.webhooks.retry_for (5 min unless set) and then dropped.";
     let level = if seconds >= 60.0 { Level::Critical } else { Level::Warning };
-    vec![finding(level, problem, remedy, APPS)]
+    vec![finding("webhooks-fail", level, problem, remedy, APPS)]
 }
 
 /// Finds limits that were reached within the last ten minutes.
@@ -176,7 +182,7 @@ fn limit_finding(hit: &LimitHit) -> Finding {
             format!("Find the clients that need so much, or raise {} in weir.toml.", hit.limit),
         ),
     };
-    finding(level, problem, remedy, APPS)
+    finding("realtime-limit", level, problem, remedy, APPS)
 }
 
 /// Reports switches that are off, as a reminder.
@@ -187,6 +193,7 @@ pub(super) fn something_is_switched_off(realtime: &RealtimeSnapshot) -> Vec<Find
     }
     let problem = format!("Events are switched off by {}", counted(off as u64, "pattern"));
     vec![finding(
+        "switched-off",
         Level::Notice,
         problem,
         "Switch them on when the load is back to normal.",

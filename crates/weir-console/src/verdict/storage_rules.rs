@@ -33,6 +33,7 @@ pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
         _ => return Vec::new(),
     };
     vec![Finding {
+        rule: "job-store",
         level,
         problem,
         remedy: remedy.to_owned(),
@@ -48,6 +49,7 @@ pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
+        rule: "job-store-damage",
         level: Level::Critical,
         problem: format!("The job store is damaged: {}", counted(damaged, "place")),
         remedy:
@@ -66,6 +68,7 @@ pub(super) fn nodes_are_away(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
+        rule: "nodes-away",
         level: Level::Warning,
         problem: format!("{} of the job store stopped reporting", counted(away, "node")),
         remedy: "Their jobs in progress return to their queues by themselves. Check the machines, and their \
@@ -82,6 +85,7 @@ pub(super) fn history_is_in_memory(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     vec![Finding {
+        rule: "charts-in-memory",
         level: Level::Notice,
         problem: format!("Charts are kept in memory only: {problem}"),
         remedy: "Free space or make the folder writable. Weir retries every minute.".to_owned(),

@@ -18,6 +18,7 @@ pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
+        rule: "no-worker",
         level: Level::Critical,
         problem: format!("No worker is connected and {}", waits(waiting)),
         remedy: format!("Start your workers and point them at {}.", facts.jobs_url),
@@ -38,6 +39,7 @@ pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
+        rule: "workers-leaving",
         level: Level::Critical,
         problem: format!(
             "No worker takes jobs and {}: {} {} quiet or stopping",
@@ -61,6 +63,7 @@ pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<Finding> {
     let find = |worker: &view::JobWorkerView| {
         let silence = facts.overview.now - worker.last_beat_at;
         (silence >= SILENT_SECONDS && worker.busy > 0).then(|| Finding {
+            rule: "silent-worker",
             level: Level::Warning,
             problem: format!(
                 "Worker {} on {} has sent no heartbeat for {} with {} in progress",

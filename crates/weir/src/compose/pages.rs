@@ -23,7 +23,8 @@ use weir_admin::gems::OperatedGems;
 use weir_admin::measured::{self, Measured};
 use weir_admin::observed::{self, Observed};
 use weir_admin::restart::Restart;
-use weir_admin::status::{self, Facts};
+use weir_admin::status::{self, CurrentVerdict, Facts, StatusSources};
+use weir_admin::verdict_metrics::VerdictMetrics;
 use weir_config::Settings;
 use weir_config::part::Part;
 
@@ -62,14 +63,18 @@ impl Pages<'_> {
         let apps = has_apps.then(|| Arc::new(front::ConsoleApps(self.front.clone())));
         let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
         let public_routes = status::public_routes(jobs.clone(), index);
-        let metrics = status::metrics_route(Arc::new(self.registry));
+        let mut registry = self.registry;
+        let latest = live.clone();
+        let verdict = CurrentVerdict::new(move || latest.verdict());
+        registry.register_collector(Box::new(VerdictMetrics::new(verdict.clone())));
+        let metrics = status::metrics_route(Arc::new(registry));
         let api = status::api(
             jobs.clone(),
             realtime.clone(),
             gems.clone(),
             self.front,
             self.restart,
-            facts,
+            StatusSources { facts, verdict },
             settings.admin.body_bytes_max,
         )
         .merge(observed::json::router(self.observed.clone()))
@@ -82,15 +87,13 @@ impl Pages<'_> {
             .merge(metrics.clone());
         let admin = Listener::adopt(ADMIN, inherited.expect(ADMIN)?)?;
         http::serve(admin, Endpoint::admin(socket_routes, &settings.admin), http)?;
-        let Some(listener) = tcp_listener(inherited, Part::Console)? else {
-            return Ok(());
-        };
+        let listener = tcp_listener(inherited, Part::Console)?;
         let deps = Deps {
             jobs: jobs.map(|handle| console_jobs(handle, settings, &jobs_url, &live)),
             observed: self.observed.map(|observed| console_observed(observed, settings, &live)),
             live,
             clock: clock.clone(),
-            settings: console_settings(&listener, settings)?,
+            settings: console_settings(listener.as_ref(), settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
             autopilot: self.autopilot,
@@ -102,7 +105,9 @@ impl Pages<'_> {
                 .map(|apps| weir_console::front::FrontSource::new(apps, &settings.history())),
             routes: Routes { api, metrics, open: public_routes },
         };
+        // Also without a console: its verdict is in `weir status` and in the metrics.
         http.spawn(Sampler::new(&deps).run(http.clone()));
+        let Some(listener) = listener else { return Ok(()) };
         let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
         http::serve(Listener::Tcp(listener), endpoint, http)?;
         Ok(())
@@ -167,9 +172,9 @@ fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {
 
 /// Returns the console's settings, with the actual port if the system chose it.
 fn console_settings(
-    listener: &TcpListener,
+    listener: Option<&TcpListener>,
     settings: &Settings,
 ) -> std::io::Result<weir_console::settings::ConsoleSettings> {
-    let listen = Some(listener.local_addr()?);
+    let listen = listener.map(TcpListener::local_addr).transpose()?;
     Ok(weir_console::settings::ConsoleSettings { listen, ..settings.console.clone() })
 }

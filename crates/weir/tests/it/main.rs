@@ -37,4 +37,5 @@ mod replacement;
 mod stopped_node;
 mod systemd;
 mod unique_in_redis;
+mod verdict;
 mod weir;
