@@ -32,6 +32,12 @@ const LIMIT_MEANINGS: &[LimitMeaning] = &[
         remedy: "Find it among the retries: it may use too much memory.",
     },
     LimitMeaning {
+        limit: JobServerLimits::RESERVE_BYTES.name,
+        level: Level::Warning,
+        problem: "Pushes were rejected because the disk was full",
+        remedy: "Free space in data_dir: pushes resume by themselves.",
+    },
+    LimitMeaning {
         limit: "open_files",
         level: Level::Warning,
         problem: "The system's limit of open files was reached and connections were rejected",
