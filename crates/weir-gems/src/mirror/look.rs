@@ -198,7 +198,16 @@ impl Mirror {
         let name = upstream.name.as_str();
         match looked {
             Ok(Looked { read: Read::Unchanged, .. }) => {}
-            Ok(looked) => tracing::info!(upstream = name, ?looked, "an upstream was read"),
+            Ok(looked) => tracing::info!(
+                upstream = name,
+                added = looked.work.applied.added,
+                yanked = looked.work.applied.yanked,
+                failed = looked.work.failed,
+                requests = looked.requests,
+                received_bytes = looked.received_bytes,
+                seconds = looked.took.as_secs_f64(),
+                "an upstream was read"
+            ),
             Err(error) => {
                 if let Some(failure) = error.failure() {
                     upstream.metrics.failed(failure);
