@@ -13,13 +13,16 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::time::MissedTickBehavior;
-use weir_advisor::observation::{Fact, Observation, OwnQueue, RequestPath, Throughput};
+use weir_advisor::observation::{Fact, Observation, RequestPath, Throughput};
+use weir_advisor::rules::RULES;
+use weir_advisor::{Verdict, VerdictFinding};
 use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
 use weir_jobs::handle::Handle;
 
 use self::goodput::JobMeasurements;
 use self::paths::RequestMeasurements;
+use crate::status::CurrentVerdict;
 use crate::workers::Front;
 
 mod goodput;
@@ -34,15 +37,16 @@ pub struct Parts {
     /// Over the last five minutes.
     pub requests: Option<Vec<RequestPath>>,
     pub goodput: Option<Vec<Throughput>>,
-    pub own_queues: Option<Vec<OwnQueue>>,
+    /// What the verdict says about Weir's own parts.
+    pub findings: Option<Vec<VerdictFinding>>,
 }
 
 impl Parts {
     /// Adds the measurements to an observation. Parts that are not served count as not queried.
     pub fn fill(self, observation: &mut Observation) {
-        let Self { requests, goodput, own_queues } = self;
+        let Self { requests, goodput, findings } = self;
         observation.requests = requests.map_or(Fact::NotAsked, Fact::Known);
-        observation.own_queues = own_queues.map_or(Fact::NotAsked, Fact::Known);
+        observation.own_findings = findings.map_or(Fact::NotAsked, Fact::Known);
         let observed = std::mem::take(&mut observation.goodput);
         // Sidekiq's values come from Redis.
         let sidekiq_goodput = observed.known().cloned().unwrap_or_default();
@@ -61,6 +65,7 @@ struct Inner {
     jobs: Option<Handle>,
     /// None: no apps are served here.
     front: Option<Front>,
+    verdict: CurrentVerdict,
     state: Mutex<MeasuredState>,
 }
 
@@ -71,8 +76,14 @@ struct MeasuredState {
 }
 
 impl Measured {
-    pub fn new(clock: &Clock, jobs: Option<Handle>, front: Option<Front>) -> Self {
-        Self(Arc::new(Inner { clock: clock.clone(), jobs, front, state: Mutex::default() }))
+    pub fn new(
+        clock: &Clock,
+        jobs: Option<Handle>,
+        front: Option<Front>,
+        verdict: CurrentVerdict,
+    ) -> Self {
+        let (clock, state) = (clock.clone(), Mutex::default());
+        Self(Arc::new(Inner { clock, jobs, front, verdict, state }))
     }
 
     /// Measures until the shutdown. Boxed, so that it is compiled in this crate.
@@ -102,9 +113,8 @@ impl Measured {
         }
         if let Some(jobs) = jobs {
             // An error of the job server is reported elsewhere.
-            let results = tokio::join!(jobs.overview(), jobs.queues(), jobs.workers());
-            if let (Ok(overview), Ok(queues), Ok(workers)) = results {
-                self.state().jobs.record(clock.now(), overview, queues, workers);
+            if let Ok(overview) = jobs.overview().await {
+                self.state().jobs.record(clock.now(), overview);
             }
         }
     }
@@ -115,7 +125,7 @@ impl Measured {
         Parts {
             requests: self.0.front.is_some().then(|| state.requests.paths()),
             goodput: self.0.jobs.is_some().then(|| state.jobs.goodput()),
-            own_queues: self.0.jobs.is_some().then(|| state.jobs.queues()),
+            findings: self.0.verdict.get().map(own_findings),
         }
     }
 
@@ -123,6 +133,12 @@ impl Measured {
     fn state(&self) -> MutexGuard<'_, MeasuredState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the findings about Weir's own parts, without those that doctor has made about observed systems.
+fn own_findings(verdict: Verdict) -> Vec<VerdictFinding> {
+    let is_of_doctor = |rule: &str| RULES.iter().any(|known| known.name == rule);
+    verdict.findings.into_iter().filter(|finding| !is_of_doctor(&finding.rule)).collect()
 }
 
 /// Returns the route.
@@ -151,9 +167,9 @@ mod tests {
                 ..JobServerOverview::default()
             };
             let at = Timestamp::from_millis(step as u64 * 10_000);
-            jobs.record(at, overview, Vec::new(), Vec::new());
+            jobs.record(at, overview);
         }
-        Parts { goodput: Some(jobs.goodput()), own_queues: Some(jobs.queues()), requests: None }
+        Parts { goodput: Some(jobs.goodput()), findings: None, requests: None }
     }
 
     #[test]

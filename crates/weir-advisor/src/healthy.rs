@@ -6,7 +6,7 @@ use crate::flow::Flow;
 use crate::observation::{
     AppendFsync, Capsule, ConnectionPools, DatabaseConnections, DatabaseHost, DatabaseObservation,
     Exceptions, Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering,
-    OwnQueue, Persistence, PostgresSettings, ProcessPlace, ProcessPresence, RedisInfo, RedisServer,
+    Persistence, PostgresSettings, ProcessPlace, ProcessPresence, RedisInfo, RedisServer,
     Replication, ReplicationSlot, RequestPath, SessionState, Sessions, SidekiqObservation,
     SlotLimit, SynchronousCommit, Throughput, WeightedQueue,
 };
@@ -50,15 +50,7 @@ pub(crate) fn observation() -> Observation {
                 Goodput { threads: 30, jobs_per_second: 20.0, deviation: 0.2 },
             ],
         }]),
-        own_queues: Fact::Known(vec![OwnQueue {
-            name: "default".to_owned(),
-            length: 3,
-            latency: Duration::from_millis(200),
-            is_paused: false,
-            fetchers: 2,
-            arrivals_per_second: 2.0,
-            served_per_second: 2.0,
-        }]),
+        own_findings: Fact::Known(Vec::new()),
         requests: Fact::Known(vec![RequestPath {
             app: "web".to_owned(),
             inside: Duration::from_millis(60),

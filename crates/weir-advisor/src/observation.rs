@@ -23,7 +23,7 @@ use serde::Serialize;
 pub use self::access::RedisAccess;
 pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
 pub use self::fact::{Fact, Missing, MissingReason};
-pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
+pub use self::front::{Goodput, RequestPath, Throughput};
 pub use self::jobs::{
     FarAhead, JobSample, JobSet, ObservedQueue, RecentActivity, SampleShare, SidekiqObservation,
 };
@@ -50,6 +50,7 @@ pub use self::replication::{
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;
 pub use self::source::{SourceKind, SourceState};
+use crate::verdict::VerdictFinding;
 
 /// The result of one sample, or of two samples some seconds apart.
 ///
@@ -86,8 +87,8 @@ pub struct Observation {
     pub goodput: Fact<Vec<Throughput>>,
     /// How long requests take inside the app and outside.
     pub requests: Fact<Vec<RequestPath>>,
-    /// Queues of Weir's own job store.
-    pub own_queues: Fact<Vec<OwnQueue>>,
+    /// What a running Weir says is wrong with its own parts.
+    pub own_findings: Fact<Vec<VerdictFinding>>,
     /// Limits of the observer that truncated the observation: "`queues_max` (1000)".
     pub cut: Vec<String>,
 }
@@ -104,7 +105,7 @@ impl Observation {
             self.pushed_queues.missing(),
             self.goodput.missing(),
             self.requests.missing(),
-            self.own_queues.missing(),
+            self.own_findings.missing(),
             postgres.and_then(|it| it.settings.missing()),
             postgres.and_then(|it| it.exceptions.missing()),
             postgres.and_then(|it| it.connections.missing()),

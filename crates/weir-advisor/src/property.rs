@@ -33,7 +33,7 @@ prop_compose! {
         pushed_queues in fact(sidekiq::any_names()),
         goodput in fact(sidekiq::any_goodput()),
         requests in fact(sidekiq::any_requests()),
-        own_queues in fact(sidekiq::any_own_queues()),
+        own_findings in fact(sidekiq::any_own_findings()),
     ) -> Observation {
         let (pooler, pgbouncer) = pooler;
         let mut observation = Observation {
@@ -48,7 +48,7 @@ prop_compose! {
             pushed_queues,
             goodput,
             requests,
-            own_queues,
+            own_findings,
             ..Observation::default()
         };
         if is_sharded {

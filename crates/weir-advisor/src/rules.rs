@@ -27,7 +27,7 @@ mod no_process;
 mod no_sidekiq;
 mod over_commit;
 mod overdue_jobs;
-mod own_queue;
+mod own_part;
 mod pending_restart;
 mod quiet_process;
 mod read_only_database;
@@ -155,7 +155,7 @@ pub const RULES: &[Rule] = &[
     of_sidekiq(starving_queue::NAME, starving_queue::check),
     of_sidekiq(backlog::NAME, backlog::check),
     of_sidekiq(backlog_sample::NAME, backlog_sample::check),
-    rule(own_queue::NAME, own_queue::check),
+    rule(own_part::NAME, own_part::check),
     rule(inside_outside::NAME, inside_outside::check),
     of_sidekiq(retry_flood::NAME, retry_flood::check),
     of_sidekiq(dead_flood::NAME, dead_flood::check),

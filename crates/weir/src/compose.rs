@@ -58,7 +58,8 @@ use weir_admin::measured::Measured;
 use weir_admin::paused_apps::PausedApps;
 use weir_admin::process_metrics::ProcessMetrics;
 use weir_admin::restart::Restart;
-use weir_admin::status::Facts;
+use weir_admin::status::{CurrentVerdict, Facts};
+use weir_admin::verdict_metrics::VerdictMetrics;
 use weir_admin::workers::{ParentCommands, Reported};
 use weir_admin::workers_metrics::WorkersMetrics;
 use weir_cli::data_dir::handover_lock::{HandoverLock, HeldLock, LockedResource};
@@ -346,7 +347,10 @@ impl Weir {
             self.autopilot = Some(autopilot);
         }
         let front = self.admin_front(settings);
-        let measured = self.start_observing(settings, &only, &front, &mut registry)?;
+        let latest = live.clone();
+        let verdict = CurrentVerdict::new(move || latest.verdict());
+        registry.register_collector(Box::new(VerdictMetrics::new(verdict.clone())));
+        let measured = self.start_observing(settings, &only, &front, &verdict, &mut registry)?;
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
@@ -366,6 +370,7 @@ impl Weir {
             facts: self.facts(settings, &only),
             only,
             live,
+            verdict,
             registry,
         };
         pages.serve(&mut inherited, &self.http)
@@ -377,10 +382,12 @@ impl Weir {
         settings: &Settings,
         only: &[Part],
         front: &weir_admin::workers::Front,
+        verdict: &CurrentVerdict,
         registry: &mut Registry,
     ) -> anyhow::Result<Measured> {
         let apps = Part::Front.is_among(only).then(|| front.clone());
-        let measured = Measured::new(&self.clock, self.jobs.as_ref().map(Jobs::handle), apps);
+        let measured =
+            Measured::new(&self.clock, self.jobs.as_ref().map(Jobs::handle), apps, verdict.clone());
         self.http.spawn(measured.clone().run(self.http.clone()));
         if Part::Console.is_among(only) {
             self.observer = Observer::start(settings, &self.clock, &measured, registry)?;

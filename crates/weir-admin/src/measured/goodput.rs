@@ -1,36 +1,24 @@
-//! The throughput of job workers by concurrency, and the state of Weir's own queues.
-
-use std::collections::BTreeMap;
-use std::time::Duration;
+//! The throughput of job workers by concurrency.
 
 use weir_advisor::levels::{Levels, LoadWindow};
-use weir_advisor::observation::{OwnQueue, Throughput};
+use weir_advisor::observation::Throughput;
 use weir_base::clock::Timestamp;
-use weir_jobs::view::{JobServerOverview, JobWorkerView, QueueView};
+use weir_jobs::view::JobServerOverview;
 
 /// Samples of the job server.
 #[derive(Debug, Default)]
 pub(super) struct JobMeasurements {
     levels: Levels,
     previous: Option<(Timestamp, JobServerOverview)>,
-    queues: Vec<OwnQueue>,
 }
 
 impl JobMeasurements {
-    pub(super) fn record(
-        &mut self,
-        at: Timestamp,
-        overview: JobServerOverview,
-        queues: Vec<QueueView>,
-        workers: Vec<JobWorkerView>,
-    ) {
+    pub(super) fn record(&mut self, at: Timestamp, overview: JobServerOverview) {
         if let Some((from, previous)) = &self.previous
             && let Some(window) = window(*from, previous, at, &overview)
         {
             self.levels.note(window);
         }
-        let fetchers = fetchers(&workers);
-        self.queues = queues.into_iter().map(|queue| own_queue(queue, &fetchers)).collect();
         self.previous = Some((at, overview));
     }
 
@@ -45,10 +33,6 @@ impl JobMeasurements {
             place: "the command lines of the workers ([workers.NAME])".to_owned(),
             levels,
         }]
-    }
-
-    pub(super) fn queues(&self) -> Vec<OwnQueue> {
-        self.queues.clone()
     }
 }
 
@@ -67,28 +51,6 @@ fn window(
     had_backlog.then_some(LoadWindow { at, length: at.since(from), threads, jobs })
 }
 
-/// Counts the running workers by the queues of their last fetch.
-fn fetchers(workers: &[JobWorkerView]) -> BTreeMap<&str, u32> {
-    let mut fetchers = BTreeMap::new();
-    let running = workers.iter().filter(|worker| worker.state == "running");
-    for queue in running.flat_map(|worker| &worker.queues) {
-        *fetchers.entry(queue.as_str()).or_default() += 1;
-    }
-    fetchers
-}
-
-fn own_queue(queue: QueueView, fetchers: &BTreeMap<&str, u32>) -> OwnQueue {
-    OwnQueue {
-        length: queue.depth,
-        latency: Duration::try_from_secs_f64(queue.latency_seconds).unwrap_or_default(),
-        is_paused: queue.paused,
-        fetchers: fetchers.get(queue.name.as_str()).copied().unwrap_or_default(),
-        arrivals_per_second: queue.pushed_per_second,
-        served_per_second: queue.processed_per_second,
-        name: queue.name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +66,7 @@ mod tests {
         for (step, threads) in [10, 10, 10, 10, 40, 40, 40, 40, 40].into_iter().enumerate() {
             processed += if threads == 10 { 300 } else { 100 };
             let at = Timestamp::from_millis(step as u64 * 10_000);
-            jobs.record(at, overview(threads, 5_000, processed), Vec::new(), Vec::new());
+            jobs.record(at, overview(threads, 5_000, processed));
         }
         let throughput = jobs.goodput().remove(0);
         assert_eq!(throughput.threads_now, 40);
@@ -124,22 +86,5 @@ mod tests {
         assert!(window(overview(10, 50, 0), overview(10, 50, 9)).is_some());
         assert_eq!(window(overview(10, 50, 0), overview(10, 9, 9)), None);
         assert_eq!(window(overview(10, 50, 10), overview(10, 50, 9)), None);
-    }
-
-    #[test]
-    fn queues_count_their_fetchers() {
-        let worker = |state: &str| JobWorkerView {
-            state: state.to_owned(),
-            queues: vec!["push".to_owned()],
-            ..JobWorkerView::default()
-        };
-        let queue =
-            |name: &str| QueueView { name: name.to_owned(), depth: 7, ..QueueView::default() };
-        let mut jobs = JobMeasurements::default();
-        let workers = vec![worker("running"), worker("quiet")];
-        let queues = vec![queue("push"), queue("pull")];
-        jobs.record(Timestamp::from_millis(0), overview(0, 0, 0), queues, workers);
-        let fetchers: Vec<u32> = jobs.queues().iter().map(|queue| queue.fetchers).collect();
-        assert_eq!(fetchers, [1, 0]);
     }
 }

@@ -43,22 +43,3 @@ pub struct RequestPath {
     /// Workers of the app.
     pub workers: u32,
 }
-
-/// A queue of Weir's own job store.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct OwnQueue {
-    /// Its name.
-    pub name: String,
-    /// Jobs that are waiting.
-    pub length: u64,
-    /// Age of the oldest job.
-    pub latency: Duration,
-    /// An operator has paused it.
-    pub is_paused: bool,
-    /// Workers that recently fetched from it.
-    pub fetchers: u32,
-    /// Arrival rate.
-    pub arrivals_per_second: f64,
-    /// Completion rate.
-    pub served_per_second: f64,
-}

@@ -10,12 +10,14 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::facts::fact;
+use crate::finding::Severity;
 use crate::flow::Flow;
 use crate::observation::{
     Capsule, Fact, FarAhead, Goodput, JobInHand, JobProcess, JobSample, JobSet, ObservedQueue,
-    Ordering, OwnQueue, ProcessPlace, ProcessPresence, RecentActivity, RequestPath, SampleShare,
+    Ordering, ProcessPlace, ProcessPresence, RecentActivity, RequestPath, SampleShare,
     SidekiqObservation, Throughput, WeightedQueue,
 };
+use crate::verdict::VerdictFinding;
 
 /// Names that rules treat in their own way, and one that a shell would execute.
 const QUEUES: [&str; 8] =
@@ -250,21 +252,15 @@ pub(super) fn any_requests() -> impl Strategy<Value = Vec<RequestPath>> {
     })
 }
 
-pub(super) fn any_own_queues() -> impl Strategy<Value = Vec<OwnQueue>> {
-    let queue = (count(), time(), any::<bool>(), 0..5u32, rate(0.0..90.0), rate(0.0..90.0));
-    queue.prop_map(
-        |(length, latency, is_paused, fetchers, arrivals_per_second, served_per_second)| {
-            vec![OwnQueue {
-                name: "mail".to_owned(),
-                length,
-                latency,
-                is_paused,
-                fetchers,
-                arrivals_per_second,
-                served_per_second,
-            }]
-        },
-    )
+pub(super) fn any_own_findings() -> impl Strategy<Value = Vec<VerdictFinding>> {
+    select(Severity::ALL.to_vec()).prop_map(|severity| {
+        vec![VerdictFinding {
+            rule: "queue-late".to_owned(),
+            severity,
+            problem: "Queue mail is late".to_owned(),
+            remedy: "Add workers.".to_owned(),
+        }]
+    })
 }
 
 #[test]

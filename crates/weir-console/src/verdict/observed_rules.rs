@@ -6,8 +6,8 @@ use super::finding::{Finding, Level};
 use crate::observed::ObservedSample;
 use crate::visible::visible;
 
-/// Left to the rules about jobs, which use current figures: one queue must have one forecast.
-const OWN_QUEUE: &str = "own-queue";
+/// Doctor passes on what this verdict says about Weir's own parts.
+const OWN_PART: &str = "own-part";
 
 /// Returns doctor's findings, with the line to change. Unavailable facts are notices.
 pub(super) fn doctor_finds(observed: &ObservedSample) -> Vec<Finding> {
@@ -16,7 +16,7 @@ pub(super) fn doctor_finds(observed: &ObservedSample) -> Vec<Finding> {
 }
 
 fn of_advice(advice: &Advice) -> Vec<Finding> {
-    advice.findings.iter().filter(|found| found.rule != OWN_QUEUE).map(finding).collect()
+    advice.findings.iter().filter(|found| found.rule != OWN_PART).map(finding).collect()
 }
 
 fn finding(found: &weir_advisor::Finding) -> Finding {
@@ -40,27 +40,24 @@ fn finding(found: &weir_advisor::Finding) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::advise;
-    use weir_advisor::observation::{Fact, Observation, OwnQueue, SidekiqObservation};
+    use weir_advisor::observation::{Fact, Observation, SidekiqObservation};
+    use weir_advisor::{VerdictFinding, advise};
 
     use super::*;
 
     #[test]
-    fn a_queue_of_weir_has_one_forecast() {
-        let late = OwnQueue {
-            name: "push".to_owned(),
-            length: 5_000,
-            latency: std::time::Duration::from_secs(120),
-            is_paused: false,
-            fetchers: 1,
-            arrivals_per_second: 10.0,
-            served_per_second: 1.0,
+    fn what_doctor_has_from_this_verdict_is_not_repeated() {
+        let own = VerdictFinding {
+            rule: "queue-late".to_owned(),
+            severity: Severity::Warning,
+            problem: "Queue push is late".to_owned(),
+            remedy: "Add workers.".to_owned(),
         };
         let ghosts = vec!["web:7:0123456789ab".to_owned()];
         let jobs = Fact::Known(SidekiqObservation { ghosts, ..SidekiqObservation::default() });
-        let own_queues = Fact::Known(vec![late]);
-        let advice = advise(&Observation { own_queues, jobs, ..Observation::default() });
-        assert!(advice.findings.iter().any(|finding| finding.rule == OWN_QUEUE));
+        let own_findings = Fact::Known(vec![own]);
+        let advice = advise(&Observation { own_findings, jobs, ..Observation::default() });
+        assert!(advice.findings.iter().any(|finding| finding.rule == OWN_PART));
         let said: Vec<_> = of_advice(&advice).into_iter().map(|finding| finding.problem).collect();
         assert!(said.iter().any(|text| text.contains("no heartbeat")), "{said:?}");
         assert!(said.iter().all(|text| !text.contains("push")), "{said:?}");

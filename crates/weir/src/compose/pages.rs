@@ -24,7 +24,6 @@ use weir_admin::measured::{self, Measured};
 use weir_admin::observed::{self, Observed};
 use weir_admin::restart::Restart;
 use weir_admin::status::{self, CurrentVerdict, Facts, StatusSources};
-use weir_admin::verdict_metrics::VerdictMetrics;
 use weir_config::Settings;
 use weir_config::part::Part;
 
@@ -47,6 +46,7 @@ pub(super) struct Pages<'a> {
     pub(super) facts: Facts,
     pub(super) only: Vec<Part>,
     pub(super) live: Live,
+    pub(super) verdict: CurrentVerdict,
     pub(super) registry: Registry,
 }
 
@@ -63,18 +63,14 @@ impl Pages<'_> {
         let apps = has_apps.then(|| Arc::new(front::ConsoleApps(self.front.clone())));
         let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
         let public_routes = status::public_routes(jobs.clone(), index);
-        let mut registry = self.registry;
-        let latest = live.clone();
-        let verdict = CurrentVerdict::new(move || latest.verdict());
-        registry.register_collector(Box::new(VerdictMetrics::new(verdict.clone())));
-        let metrics = status::metrics_route(Arc::new(registry));
+        let metrics = status::metrics_route(Arc::new(self.registry));
         let api = status::api(
             jobs.clone(),
             realtime.clone(),
             gems.clone(),
             self.front,
             self.restart,
-            StatusSources { facts, verdict },
+            StatusSources { facts, verdict: self.verdict },
             settings.admin.body_bytes_max,
         )
         .merge(observed::json::router(self.observed.clone()))

@@ -54,7 +54,9 @@ fn status_metrics_and_console_say_the_same() {
 #[test]
 fn without_a_console_status_has_the_verdict() {
     let site = Site::new("");
-    site.write("[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n[console]\nlisten = \"off\"\n");
+    site.write(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n[console]\nlisten = \"off\"\n",
+    );
     let weir = site.start();
     push(&weir);
     wait_until("it is seen", || verdict(&weir)["severity"] == "critical");

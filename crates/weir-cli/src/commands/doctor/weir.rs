@@ -63,7 +63,7 @@ impl WeirSource {
             Err(error) => {
                 let missing = self.missing_weir(&error);
                 observation.requests = Fact::Unknown(missing.clone());
-                observation.own_queues = Fact::Unknown(missing.clone());
+                observation.own_findings = Fact::Unknown(missing.clone());
                 observation.goodput = Fact::Unknown(missing);
             }
         }
