@@ -19,6 +19,7 @@ mod threads;
 
 use self::context::Context;
 pub use self::context::State;
+pub use self::hold::step_back;
 use crate::change::{Decision, Forecast};
 use crate::history::History;
 use crate::settings::Settings;

@@ -77,6 +77,20 @@ fn change_that_did_not_help_is_taken_back() {
     assert!(!again.iter().any(|it| matches!(it.change, Change::Threads { .. })), "{again:?}");
 }
 
+#[test]
+fn without_data_all_limits_end_but_those_of_an_operator() {
+    let mut system = System::healthy();
+    system.controls.caps.extend([(0, 3), (IMPORT, 3)]);
+    system.controls.threads = Some(10);
+    let target = OverrideTarget::Class(0);
+    system.controls.overrides.push(Override { target, until_seconds: 1e9 });
+    system.now += system.settings.hold_for_seconds;
+    while system.decide().is_some() {
+        system.now += system.settings.interval_seconds;
+    }
+    assert_eq!((caps(&system), system.controls.threads), (vec![(0, 3)], Some(40)));
+}
+
 /// Import has become twenty times as expensive, and slows the others down.
 fn expensive_import(system: &mut System) {
     system.sample.classes[IMPORT] = class(10.0, 8.0);
