@@ -36,6 +36,8 @@ pub enum EntryKind {
     Restart,
     /// The end of limits without a decision: by a mode, or because there were no data.
     End,
+    /// Which of several autopilots acts.
+    Lease,
 }
 
 impl EntryKind {
@@ -51,6 +53,7 @@ impl EntryKind {
             Self::Override => "override",
             Self::Restart => "restart",
             Self::End => "end",
+            Self::Lease => "lease",
         }
     }
 }
@@ -246,8 +249,8 @@ mod tests {
 
     #[test]
     fn kinds_have_the_same_names_everywhere() {
-        use EntryKind::{Advice, Decision, End, Failure, Mode, Outcome, Override, Restart};
-        for kind in [Decision, Advice, Outcome, Failure, Mode, Override, Restart, End] {
+        use EntryKind::{Advice, Decision, End, Failure, Lease, Mode, Outcome, Override, Restart};
+        for kind in [Decision, Advice, Outcome, Failure, Mode, Override, Restart, End, Lease] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

@@ -6,18 +6,20 @@
 //! - [`attribution`]: which class of jobs a database session belongs to.
 //! - [`sampler`]: turns what the sources report into the rules' samples.
 //! - [`in_force`], [`state_file`]: what is in force, until when, and across restarts.
+//! - [`lease`]: which of several autopilots acts.
 //! - [`journal`]: decisions with their outcomes, in an append-only file. [`wording`]: their sentences.
 //! - [`pilot`]: the loop. [`handle`]: access from other threads. [`view`]: plain data.
 //! - [`metrics`]: the metrics of all of it.
 //!
 //! Promise: in `advise` nothing changes. In `on` at most one value changes at a time, each change is in the journal
-//! before it is carried out, and every limit ends by itself if it is not renewed. Without fresh data nothing changes for
-//! `hold_for`; then the limits end step by step.
+//! before it is carried out, and every limit ends by itself if it is not renewed. Without fresh data, or without the lease,
+//! nothing changes for `hold_for`; then the limits end step by step. Of all autopilots that share a lease, one acts.
 
 pub mod attribution;
 pub mod handle;
 pub mod in_force;
 pub mod journal;
+pub mod lease;
 pub mod load;
 pub mod metrics;
 pub mod mode;

@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::journal::{EntryKind, EntryOutcome};
+use crate::lease::LeaseState;
 use crate::mode::Mode;
 use crate::view::AutopilotStatus;
 
@@ -20,6 +21,11 @@ const NEVER_SECONDS: f64 = 1e9;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ModeLabel {
     mode: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -36,6 +42,7 @@ struct OutcomeLabel {
 #[derive(Clone, Debug, Default)]
 pub struct AutopilotMetrics {
     mode: Family<ModeLabel, Gauge>,
+    lease: Family<StateLabel, Gauge>,
     data_age: FloatGauge,
     limits: Gauge,
     workers: Gauge,
@@ -55,6 +62,11 @@ impl AutopilotMetrics {
         let metrics = Self::default();
         let of = registry.sub_registry_with_prefix("weir_autopilot");
         of.register("mode", "1 for the mode in force", metrics.mode.clone());
+        of.register(
+            "lease",
+            "1 for who may act while the mode is on: held (this autopilot), waiting, other, unknown",
+            metrics.lease.clone(),
+        );
         of.register(
             "data_age_seconds",
             "Age of the data that decisions are based on; 0 while it is off",
@@ -101,6 +113,11 @@ impl AutopilotMetrics {
         for mode in [Mode::Off, Mode::Advise, Mode::On] {
             let label = ModeLabel { mode: weir_settings::Choice::word(mode) };
             self.mode.get_or_create(&label).set(i64::from(mode == status.mode));
+        }
+        let state = status.lease.as_ref().map(|lease| lease.state);
+        for of in LeaseState::ALL {
+            let label = StateLabel { state: of.name() };
+            self.lease.get_or_create(&label).set(i64::from(state == Some(of)));
         }
         let age = status.data_age_seconds.unwrap_or(NEVER_SECONDS);
         self.data_age.set(if status.mode == Mode::Off { 0.0 } else { age });

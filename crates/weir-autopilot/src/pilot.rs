@@ -4,12 +4,13 @@ mod acts;
 mod begin;
 mod commands;
 mod database_window;
+mod lease_keeper;
 mod log;
 mod normal_values;
 mod publish;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -20,15 +21,17 @@ use weir_base::clock::Clock;
 use weir_control::{Decision, History, Settings as Rules, State, decide};
 
 use self::database_window::DatabaseWindow;
+use self::lease_keeper::{LeaseKeeper, RELEASE_TIMEOUT};
 use self::log::Log;
 use crate::handle::{AutopilotHandle, Command};
 use crate::in_force::InForce;
+use crate::lease::LeaseClaim;
 use crate::metrics::AutopilotMetrics;
 use crate::mode::{ManagedSystem, Mode};
 use crate::roster::LiveRoster;
 use crate::sampler::Sampler;
 use crate::settings::AutopilotSettings;
-use crate::sources::{Actuator, DatabaseSource, JobSource};
+use crate::sources::{Actuator, DatabaseSource, JobSource, LeaseStore};
 use crate::state_file::{KeptState, StateFile};
 
 /// What an autopilot is made of.
@@ -47,6 +50,10 @@ pub struct AutopilotParts {
     pub database: Option<Box<dyn DatabaseSource>>,
     /// What carries limits out, or why nothing can.
     pub actuator: Result<Box<dyn Actuator>, String>,
+    /// Where the lease is that lets one of several autopilots act. `None`: there is no place, and none acts.
+    pub lease: Option<Box<dyn LeaseStore>>,
+    /// The name of the machine, for the holder of the lease.
+    pub machine: String,
 }
 
 impl std::fmt::Debug for AutopilotParts {
@@ -70,6 +77,7 @@ pub struct Autopilot {
     has_database: bool,
     window: DatabaseWindow,
     actuator: Result<Box<dyn Actuator>, String>,
+    lease: LeaseKeeper,
     log: Log,
     state_file: StateFile,
     kept: KeptState,
@@ -102,8 +110,8 @@ impl Autopilot {
     /// # Errors
     /// The files cannot be read.
     pub fn open(parts: AutopilotParts) -> std::io::Result<(Self, AutopilotHandle)> {
-        let AutopilotParts { settings, directory, clock, metrics, jobs, database, actuator } =
-            parts;
+        let AutopilotParts { settings, directory, clock, metrics, jobs, database, .. } = parts;
+        let AutopilotParts { actuator, lease, machine, .. } = parts;
         let limits = &settings.limits;
         let log = Log::open(&directory, limits, clock.clone(), metrics.clone())?;
         let state_file = StateFile::within(&directory);
@@ -116,10 +124,15 @@ impl Autopilot {
             ..Rules::default()
         };
         let mode = kept.mode_in_force(settings.mode);
+        let started = Instant::now();
+        // Without the store of the lease, nothing is done for longer than without data.
+        let lifetime = limits.lease.min(settings.hold_for);
+        let claim = LeaseClaim::new(&machine, &data_dir(&directory), lifetime);
+        let lease = LeaseKeeper::new(lease, claim, started, limits.sample_timeout);
         let mut autopilot = Self {
             rules,
             clock,
-            started: Instant::now(),
+            started,
             metrics,
             handle: handle.clone(),
             commands,
@@ -127,6 +140,7 @@ impl Autopilot {
             has_database: database.is_some(),
             window: DatabaseWindow::new(database, &settings),
             actuator,
+            lease,
             log,
             state_file,
             kept,
@@ -154,6 +168,10 @@ impl Autopilot {
         if let Some(task) = self.window.take_task() {
             sampling.spawn(task);
         }
+        let mut keeping = JoinSet::new();
+        if let Some(task) = self.lease.take_task() {
+            keeping.spawn(task);
+        }
         self.begin().await;
         let mut ticks = interval(self.settings.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -166,7 +184,11 @@ impl Autopilot {
             }
             self.publish();
         }
-        self.save_or_log();
+        self.save_at_the_end();
+        self.lease.set_wanted(false);
+        drop(self);
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, keeping.join_next()).await;
+        keeping.shutdown().await;
         sampling.shutdown().await;
     }
 
@@ -189,6 +211,11 @@ impl Autopilot {
             let reason = "autopilot.manage is empty: \"on\" may change only what it lists, such as manage = [\"jobs\"]";
             return Some(reason.to_owned());
         }
+        if self.lease.store.is_none() {
+            let reason = "\"on\" needs a lease, so that only one autopilot acts: weir.toml has neither [observe.redis] nor \
+                 [observe.postgres]";
+            return Some(reason.to_owned());
+        }
         self.actuator.as_ref().err().cloned()
     }
 
@@ -207,17 +234,21 @@ impl Autopilot {
         }
         self.sample().await;
         self.note_outcome();
+        self.note_lease();
         let state = State {
             now_seconds: self.now_seconds(),
             roster: self.sampler.roster.roster(),
             controls: &self.in_force.controls,
             static_threads: self.sampler.workers(),
         };
-        if let Some(decision) = decide(&state, &self.rules, &self.history) {
-            match self.mode {
-                Mode::On => self.carry_out(decision).await,
-                Mode::Advise | Mode::Off => self.advise(&decision),
+        let decision = decide(&state, &self.rules, &self.history);
+        match (self.mode, decision) {
+            (Mode::On, decision) if !self.lease.may_act(self.now_seconds()) => {
+                self.stand_by(decision).await;
             }
+            (Mode::On, Some(decision)) => self.carry_out(decision).await,
+            (Mode::Advise | Mode::Off, Some(decision)) => self.advise(&decision),
+            (_, None) => {}
         }
         self.end_without_data().await;
         self.renew().await;
@@ -246,9 +277,15 @@ impl Autopilot {
     }
 
     /// Returns how long limits hold without being renewed.
-    fn lease(&self) -> Duration {
+    fn lifetime(&self) -> Duration {
         self.settings.hold_for
     }
+}
+
+/// Returns the data directory of the folder of an autopilot, as everybody on this machine names it.
+fn data_dir(folder: &Path) -> String {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    folder.parent().unwrap_or(&folder).display().to_string()
 }
 
 #[cfg(test)]

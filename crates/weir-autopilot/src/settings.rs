@@ -44,6 +44,10 @@ pub struct AutopilotLimits {
     /// Time limit of one sample of the database, and of one request to the job server.
     #[setting(advanced, range = MILLISECOND.saturating_mul(100)..=MINUTE, default = SECOND.saturating_mul(3))]
     pub sample_timeout: Duration,
+    /// Time of the lease that lets one of several autopilots act. It is renewed four times in this time. After the holder
+    /// has ended without notice, another one acts this much later at most. No longer than hold_for.
+    #[setting(advanced, range = SECOND.saturating_mul(2)..=MINUTE.saturating_mul(5), default = SECOND.saturating_mul(20))]
+    pub lease: Duration,
     /// Queues with figures of their own; the rest are not looked at.
     #[setting(advanced, range = 1..=10_000, default = 200)]
     pub queues_max: usize,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::lease::{LeaseClaim, LeaseReply};
 use crate::load::{DatabaseActivity, JobsLoad};
 
 /// Reads the state of the job server.
@@ -30,6 +31,18 @@ pub trait Actuator: Send {
         limits: &'a CarriedLimits,
         lease: Duration,
     ) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// Where the lease is that lets one autopilot act. A request that is dropped may have an effect later.
+pub trait LeaseStore: Send {
+    /// Returns where it is, for people: `Redis 10.0.0.1:6379`.
+    fn name(&self) -> String;
+
+    /// Takes or renews the lease, unless another one holds it; or returns why that is not known, with a remedy.
+    fn take<'a>(&'a mut self, claim: &'a LeaseClaim) -> BoxFuture<'a, Result<LeaseReply, String>>;
+
+    /// Gives the lease back, if it is this claim's, and closes what is open.
+    fn release<'a>(&'a mut self, claim: &'a LeaseClaim) -> BoxFuture<'a, Result<(), String>>;
 }
 
 /// The limits that are to be in force.

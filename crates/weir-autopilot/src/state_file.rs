@@ -99,6 +99,12 @@ impl StateFile {
         Self(directory.join(FILE))
     }
 
+    /// Returns whether the folder still exists.
+    #[must_use]
+    pub fn has_folder(&self) -> bool {
+        self.0.parent().is_some_and(Path::is_dir)
+    }
+
     /// Reads the file; a missing one is empty.
     ///
     /// # Errors

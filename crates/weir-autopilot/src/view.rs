@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::AttributionMethod;
+use crate::lease::LeaseState;
 use crate::mode::{ManagedSystem, Mode};
 
 /// What the autopilot sees and does.
@@ -22,6 +23,9 @@ pub struct AutopilotStatus {
     pub manage: Vec<ManagedSystem>,
     /// Why `on` is not possible here. `None`: it is.
     pub cannot_act: Option<String>,
+    /// Which of several autopilots acts. `None`: the mode is not `on`.
+    #[serde(default)]
+    pub lease: Option<LeaseView>,
     /// Why there are no fresh data. `None`: there are, or nothing is read.
     pub problem: Option<String>,
     /// Age of the data that decisions are based on. `None`: there are none.
@@ -63,6 +67,21 @@ pub struct DatabaseView {
     pub attribution: AttributionMethod,
     /// How certain that is, 0 to 1.
     pub confidence: f64,
+}
+
+/// The lease that lets one autopilot act.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// Who may act.
+    pub state: LeaseState,
+    /// Where the lease is.
+    pub store: String,
+    /// The other autopilot that holds it, if it is known.
+    pub holder: Option<String>,
+    /// Why it is not known who holds it, with a remedy.
+    pub problem: Option<String>,
+    /// All of it in one sentence.
+    pub text: String,
 }
 
 /// A class of jobs.

@@ -1,4 +1,5 @@
-//! Collects an [`Observation`] from the servers that hold jobs and from this machine. Read-only.
+//! Collects an [`Observation`] from the servers that hold jobs and from this machine. Read-only,
+//! but for the lease of the autopilot.
 //!
 //! - [`observe`]: takes two samples of all configured sources, some seconds apart;
 //! - [`Watcher`]: samples them repeatedly, for a service;
@@ -38,7 +39,7 @@ pub use self::machine::this_machine;
 pub use self::observe::{Sources, observe};
 pub use self::pgbouncer::{PgBouncerSource, pgbouncer_endpoint};
 pub use self::postgres::{
-    JobSession, JobSessions, JobSessionsReader, PostgresEndpoint, PostgresError, PostgresLimits,
-    PostgresSource,
+    JobSession, JobSessions, JobSessionsReader, LeaseRow, LeaseRowInForce, PostgresEndpoint,
+    PostgresError, PostgresLease, PostgresLimits, PostgresSource,
 };
 pub use self::watch::{PollSchedule, Round, Watcher};

@@ -7,6 +7,7 @@
 //! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `standbys`, `cache`, `host`, `statements`: the
 //!   queries and their results;
 //! - `job_sessions`: busy sessions by class of jobs, for the autopilot;
+//! - `lease`: a lease, which is the only thing that is written;
 //! - `error`, `error_kind`: errors and their kinds; `missing`: reasons for failures, with remedies;
 //! - `titles`: lists the holders of connections when the database has no free slot for a query.
 
@@ -19,6 +20,7 @@ mod error_kind;
 mod exceptions;
 mod host;
 mod job_sessions;
+mod lease;
 mod locks;
 mod missing;
 mod session;
@@ -46,6 +48,7 @@ pub use self::error::PostgresError;
 pub(crate) use self::error_kind::PostgresErrorKind;
 use self::host::Whereabouts;
 pub use self::job_sessions::{JobSession, JobSessions, JobSessionsReader};
+pub use self::lease::{LeaseRow, LeaseRowInForce, PostgresLease};
 pub(crate) use self::missing::{connecting, missing};
 use self::session::PostgresSession;
 use self::settings::ReportedSettings;

@@ -9,6 +9,7 @@
 //! - [`server_state`]: whether a server can be used, by its `INFO`.
 //! - [`cluster`]: sends commands to the nodes of a Redis Cluster that have their keys;
 //!   [`cluster_slots`], [`slots`]: which of them has a key.
+//! - [`lease`]: a lease that one process of many holds.
 //! - [`acl`], [`grant`]: the permissions of a user, and the command that grants them.
 //!
 //! Promise: certificates, keys and passwords in files are read for each connection, so that they can
@@ -26,6 +27,7 @@ pub mod error_kind;
 mod explanation;
 pub mod grant;
 mod greeting;
+pub mod lease;
 mod network_error;
 mod node_away;
 mod sentinel;

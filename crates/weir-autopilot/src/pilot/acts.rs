@@ -1,7 +1,7 @@
 //! Carrying out decisions, or advising them; limits and their leases.
 
 use tokio::time::timeout;
-use weir_control::{Change, Decision, Outcome};
+use weir_control::{Change, Decision, Outcome, State, step_back};
 
 use super::Autopilot;
 use super::begin::what;
@@ -24,6 +24,12 @@ impl Autopilot {
         if id.is_none() && is_tighter {
             return;
         }
+        // Writing to the journal may have taken long.
+        if is_tighter && !self.lease.may_act(self.now_seconds()) {
+            let text = "was not carried out: the lease may be over by now";
+            self.note(EntryKind::Failure, text.to_owned());
+            return;
+        }
         let before = self.in_force.clone();
         let mut controls = before.controls.clone();
         decision.change.apply(&mut controls);
@@ -38,6 +44,45 @@ impl Autopilot {
         self.awaited = id.filter(|_| decision.forecast.is_some()).map(|id| (id, decision.clone()));
         self.history.note(decision);
         self.save_or_log();
+    }
+
+    /// While another autopilot may act, nothing changes for `hold_for`, and then the limits end step by step.
+    pub(super) async fn stand_by(&mut self, decision: Option<Decision>) {
+        let now_seconds = self.now_seconds();
+        let hold_for = self.settings.hold_for.as_secs_f64();
+        if self.history.age_seconds(now_seconds) >= hold_for {
+            // Without data, only a step back is decided. It needs no lease.
+            if let Some(step) = decision {
+                self.carry_out(step).await;
+            }
+            return;
+        }
+        let idle = self.lease.idle_seconds(now_seconds);
+        if idle >= hold_for {
+            let state = State {
+                now_seconds,
+                roster: self.sampler.roster.roster(),
+                controls: &self.in_force.controls,
+                static_threads: self.sampler.workers(),
+            };
+            let because = format!("this autopilot has not held the lease for {idle:.0} s");
+            if let Some(step) = step_back(&state, &because) {
+                return self.carry_out(step).await;
+            }
+        }
+        if let Some(decision) = decision {
+            self.advise(&decision);
+        }
+    }
+
+    /// Says which autopilot acts, if that has changed.
+    pub(super) fn note_lease(&mut self) {
+        let now_seconds = self.now_seconds();
+        // Counted also while it acts.
+        self.lease.idle_seconds(now_seconds);
+        if let Some(text) = self.lease.changed(now_seconds) {
+            self.note(EntryKind::Lease, text);
+        }
     }
 
     /// Says what would be done.
@@ -119,8 +164,8 @@ impl Autopilot {
             return;
         }
         // The file is synced, so it is not written each time.
-        let until = self.now() + self.lease().as_secs_f64();
-        if until - self.kept.limits_until > 0.25 * self.lease().as_secs_f64() {
+        let until = self.now() + self.lifetime().as_secs_f64();
+        if until - self.kept.limits_until > 0.25 * self.lifetime().as_secs_f64() {
             self.save_or_log();
         }
     }
@@ -136,10 +181,10 @@ impl Autopilot {
     /// Carries out what is in force.
     pub(super) async fn apply(&mut self) -> Result<(), String> {
         let limits = self.in_force.carried(&self.sampler.roster);
-        let (lease, within) = (self.lease(), self.settings.limits.sample_timeout);
+        let (lifetime, within) = (self.lifetime(), self.settings.limits.sample_timeout);
         self.must_end = true;
         let actuator = self.actuator.as_mut().map_err(|reason| reason.clone())?;
-        let applied = timeout(within, actuator.apply(&limits, lease)).await;
+        let applied = timeout(within, actuator.apply(&limits, lifetime)).await;
         applied.unwrap_or_else(|_| Err(format!("no reply within {within:?}")))?;
         self.must_end = !self.in_force.is_empty();
         Ok(())
@@ -158,7 +203,7 @@ impl Autopilot {
             Err(error) => format!(
                 "ended all limits: {because}. The job server has not confirmed it ({error}); they end by themselves within \
                  {:.0} s",
-                self.lease().as_secs_f64()
+                self.lifetime().as_secs_f64()
             ),
         };
         self.note(EntryKind::End, text);
@@ -200,7 +245,7 @@ impl Autopilot {
             Mode::On => self.in_force.kept(roster),
             Mode::Advise | Mode::Off => Vec::new(),
         };
-        self.kept.limits_until = self.now() + self.lease().as_secs_f64();
+        self.kept.limits_until = self.now() + self.lifetime().as_secs_f64();
         self.kept.overrides.clone_from(&self.in_force.overrides);
         let written = self.state_file.write(&self.kept);
         if let Err(error) = &written {
@@ -208,6 +253,15 @@ impl Autopilot {
             self.metrics.journal_error();
         }
         written
+    }
+
+    /// The same at the end. A folder that is gone was removed with all that it could be read from again.
+    pub(super) fn save_at_the_end(&mut self) {
+        if self.state_file.has_folder() {
+            self.save_or_log();
+        } else {
+            tracing::debug!("autopilot: its folder is gone, and nothing is stored");
+        }
     }
 
     /// The same where nobody waits for it: an error is in the log and in the metrics.

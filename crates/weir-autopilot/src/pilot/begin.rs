@@ -11,6 +11,7 @@ impl Autopilot {
     pub(super) async fn begin(&mut self) {
         self.check_mode();
         self.window.set_wanted(self.mode != Mode::Off);
+        self.lease.set_wanted(self.mode == Mode::On);
         let limits = std::mem::take(&mut self.kept.limits);
         let now = self.now();
         let overrides = std::mem::take(&mut self.kept.overrides);

@@ -49,6 +49,7 @@ impl Autopilot {
         }
         let before = std::mem::replace(&mut self.mode, mode);
         self.window.set_wanted(mode != Mode::Off);
+        self.lease.set_wanted(mode == Mode::On);
         self.advised.clear();
         if before == Mode::Off {
             self.sampler.begin_anew();

@@ -2,7 +2,7 @@
 
 use super::Autopilot;
 use crate::mode::Mode;
-use crate::view::{AutopilotStatus, ClassView, DatabaseView};
+use crate::view::{AutopilotStatus, ClassView, DatabaseView, LeaseView};
 
 /// Classes in a status.
 const CLASSES: usize = 10;
@@ -31,6 +31,7 @@ impl Autopilot {
             mode_set_at: by_hand.map(|it| it.at),
             manage: self.settings.manage.clone(),
             cannot_act: self.cannot_act(),
+            lease: self.lease(),
             problem: self.problem.clone().filter(|_| !is_off),
             data_age_seconds: (age.is_finite() && !is_off).then_some(age),
             hold_for_seconds: self.settings.hold_for.as_secs_f64(),
@@ -43,6 +44,18 @@ impl Autopilot {
             left_out: (self.sampler.left_out.0 + self.sampler.left_out.1) as u64,
             journal_errors: self.metrics.journal_errors(),
         }
+    }
+
+    fn lease(&self) -> Option<LeaseView> {
+        let store = self.lease.store.clone().filter(|_| self.mode == Mode::On)?;
+        let (lease, now) = (self.lease.known(), self.now_seconds());
+        Some(LeaseView {
+            state: lease.state(now),
+            text: lease.sentence(&store, now),
+            store,
+            holder: lease.other().map(str::to_owned),
+            problem: lease.problem().map(str::to_owned),
+        })
     }
 
     fn database(&self) -> Option<DatabaseView> {

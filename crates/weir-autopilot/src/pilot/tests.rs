@@ -5,9 +5,13 @@ use futures_util::future::BoxFuture;
 
 use super::*;
 use crate::journal::{EntryKind, EntryOutcome, JournalEntry};
+use crate::lease::{LeaseReply, LeaseState};
 use crate::load::{ClassFigures, DatabaseActivity, JobsLoad, QueueFigures, SessionFigures};
 use crate::sources::CarriedLimits;
 use crate::view::{ModeChange, OverrideChange};
+
+/// Shorter than the time between two decisions.
+const LEASE: Duration = Duration::from_secs(4);
 
 /// A system that tests change while an autopilot runs.
 #[derive(Debug, Default)]
@@ -17,6 +21,11 @@ struct World {
     is_database_away: bool,
     is_job_server_away: bool,
     ended: u64,
+    /// Another autopilot holds the lease.
+    has_other_the_lease: bool,
+    is_lease_away: bool,
+    /// Its holder has given it back.
+    is_released: bool,
     /// What is in force.
     limits: CarriedLimits,
 }
@@ -92,12 +101,33 @@ impl Actuator for Shared {
     }
 }
 
+impl LeaseStore for Shared {
+    fn name(&self) -> String {
+        "Redis a:1".to_owned()
+    }
+
+    fn take<'a>(&'a mut self, _: &'a LeaseClaim) -> BoxFuture<'a, Result<LeaseReply, String>> {
+        let reply = self.with(|world| match (world.is_lease_away, world.has_other_the_lease) {
+            (true, _) => Err("is away".to_owned()),
+            (_, true) => Ok(LeaseReply::HeldBy { holder: "web-2:/x".to_owned() }),
+            _ => Ok(LeaseReply::Held),
+        });
+        Box::pin(async { reply })
+    }
+
+    fn release<'a>(&'a mut self, _: &'a LeaseClaim) -> BoxFuture<'a, Result<(), String>> {
+        self.with(|world| world.is_released = true);
+        Box::pin(async { Ok(()) })
+    }
+}
+
 fn open(world: &Shared, directory: &Path, mode: Mode) -> (Autopilot, AutopilotHandle) {
-    let settings = AutopilotSettings {
+    let mut settings = AutopilotSettings {
         mode,
         manage: vec![ManagedSystem::Jobs],
         ..AutopilotSettings::default()
     };
+    settings.limits.lease = LEASE;
     Autopilot::open(AutopilotParts {
         settings,
         directory: directory.to_owned(),
@@ -106,6 +136,8 @@ fn open(world: &Shared, directory: &Path, mode: Mode) -> (Autopilot, AutopilotHa
         jobs: Box::new(world.clone()),
         database: Some(Box::new(world.clone())),
         actuator: Ok(Box::new(world.clone())),
+        lease: Some(Box::new(world.clone())),
+        machine: "web-1".to_owned(),
     })
     .unwrap()
 }
@@ -372,4 +404,94 @@ fn a_paused_type_is_not_tried_again_because_of_a_restart() {
         seconds(12).await;
         assert_eq!(hog_limit(&world), Some(0));
     });
+}
+
+#[test]
+fn without_the_lease_it_only_advises_and_takes_over_when_the_holder_is_gone() {
+    let (world, folder) = (Shared::default(), tempfile::tempdir().unwrap());
+    world.with(|world| (world.has_other_the_lease, world.waits) = (true, 8));
+    fly(&world, folder.path(), Mode::On, async |handle| {
+        seconds(300).await;
+        assert_eq!(world.with(|world| world.limits.clone()), CarriedLimits::default());
+        assert!(entries(handle, EntryKind::Decision).is_empty());
+        assert!(entries(handle, EntryKind::Advice)[0].text.starts_with("limited Hog to 1"));
+        let expected = "web-2:/x holds the lease in Redis a:1: this autopilot only advises";
+        let said = entries(handle, EntryKind::Lease);
+        assert_eq!(said.iter().map(|it| it.text.as_str()).collect::<Vec<_>>(), [expected]);
+        let lease = handle.status().lease.clone().unwrap();
+        assert_eq!((lease.state, lease.text.as_str()), (LeaseState::Other, expected));
+        assert_eq!(lease.holder.as_deref(), Some("web-2:/x"));
+        world.with(|world| world.has_other_the_lease = false);
+        seconds(30).await;
+        assert!(hog_limit(&world).is_some());
+        let last = entries(handle, EntryKind::Lease).remove(0).text;
+        assert_eq!(last, "this autopilot holds the lease in Redis a:1, and acts");
+        assert!(!world.with(|world| world.is_released));
+    });
+    assert!(world.with(|world| world.is_released), "it is given back at the end");
+}
+
+#[test]
+fn a_holder_that_cannot_renew_changes_nothing_more_and_returns_to_the_static_plan() {
+    let (world, folder) = (Shared::default(), tempfile::tempdir().unwrap());
+    fly(&world, folder.path(), Mode::On, async |handle| {
+        world.with(|world| world.waits = 8);
+        seconds(30).await;
+        let limit = hog_limit(&world);
+        assert!(limit.is_some());
+        world.with(|world| world.is_lease_away = true);
+        // The rules would raise the limit now.
+        world.with(|world| world.waits = 0);
+        seconds(50).await;
+        assert_eq!(hog_limit(&world), limit, "it holds");
+        seconds(90).await;
+        assert_eq!(hog_limit(&world), None, "{:?}", handle.status());
+        world.with(|world| world.waits = 8);
+        seconds(300).await;
+        assert_eq!(hog_limit(&world), None, "it does not act");
+        let lost = entries(handle, EntryKind::Lease).remove(0);
+        assert!(lost.text.ends_with("this autopilot only advises: is away"), "{}", lost.text);
+        let later = entries(handle, EntryKind::Decision).into_iter().filter(|it| it.id > lost.id);
+        let texts: Vec<_> = later.map(|it| it.text).collect();
+        let expected = "returned a step towards the static plan: this autopilot has not held the";
+        assert!(texts.iter().all(|text| text.starts_with(expected)), "{texts:?}");
+        // Off needs neither the lease nor its store.
+        world.with(|world| world.is_released = false);
+        handle.set_mode(mode(Mode::Off)).await.unwrap();
+        seconds(1).await;
+        assert_eq!((handle.status().mode, handle.status().lease.clone()), (Mode::Off, None));
+        assert!(world.with(|world| world.is_released));
+    });
+}
+
+#[test]
+fn on_is_not_possible_without_a_place_for_the_lease() {
+    let (world, folder) = (Shared::default(), tempfile::tempdir().unwrap());
+    runtime().block_on(async {
+        let (mut autopilot, handle) = open(&world, folder.path(), Mode::Advise);
+        autopilot.lease.store = None;
+        let stop = CancellationToken::new();
+        tokio::join!(autopilot.run(stop.clone()), async {
+            let error = handle.set_mode(mode(Mode::On)).await.unwrap_err().to_string();
+            assert!(error.contains("neither [observe.redis] nor"), "{error}");
+            stop.cancel();
+        });
+    });
+}
+
+#[test]
+fn a_folder_that_is_gone_at_the_end_is_no_error() {
+    let (world, folder) = (Shared::default(), tempfile::tempdir().unwrap());
+    let metrics = AutopilotMetrics::default();
+    runtime().block_on(async {
+        let (mut autopilot, _) = open(&world, folder.path(), Mode::Off);
+        autopilot.metrics = metrics.clone();
+        let stop = CancellationToken::new();
+        tokio::join!(autopilot.run(stop.clone()), async {
+            seconds(1).await;
+            folder.close().unwrap();
+            stop.cancel();
+        });
+    });
+    assert_eq!(metrics.journal_errors(), 0);
 }

@@ -38,8 +38,8 @@ pub struct DemoArguments {
     /// Seconds between two lines with figures
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=EVERY_SECONDS_MAX))]
     pub every: u64,
-    /// Turn the autopilot on: it reads the sessions of the Postgres at this URL, and needs pg_monitor there. The demo's
-    /// jobs themselves use no database
+    /// Turn the autopilot on: it reads the sessions of the Postgres at this URL, which needs pg_monitor, and keeps its
+    /// lease there in the table weir.leases, which it creates. The demo's jobs themselves use no database
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
     /// Print a line of JSON instead of each line of text

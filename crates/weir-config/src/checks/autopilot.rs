@@ -14,7 +14,8 @@ pub(super) fn check(
     let mode = AutopilotSettings::MODE.to_string();
     if autopilot.mode != Mode::Off && !has_database {
         let message = format!(
-            "{mode}: needs [observe.postgres] with url = \"postgres://..\": the database that the jobs use"
+            "{mode}: needs [observe.postgres] with url = \"postgres://..\": the database that the jobs use, which also keeps \
+             the lease that lets only one autopilot act, unless [[observe.redis]] does"
         );
         report.error_at(&mode, message);
     }

@@ -15,6 +15,9 @@ fn the_autopilot_is_off_unless_it_is_set() {
 fn it_needs_a_database_and_a_list_of_what_it_may_change() {
     let error = errors("[autopilot]\nmode = \"advise\"\n");
     assert!(error.contains("autopilot.mode: needs [observe.postgres]"), "{error}");
+    // It is neither observed nor a place for the lease.
+    let error = errors("[autopilot]\nmode = \"on\"\nmanage = [\"jobs\"]\n");
+    assert!(error.contains("the lease that lets only one autopilot act"), "{error}");
     let error = errors(&format!("{DATABASE}[autopilot]\nmode = \"on\"\n"));
     assert!(error.contains("add manage = [\"jobs\"], or use mode = \"advise\""), "{error}");
     let error = errors(&format!("{DATABASE}[autopilot]\nmanage = [\"sidekiq\"]\n"));

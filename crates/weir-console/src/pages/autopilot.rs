@@ -4,8 +4,9 @@ use askama::Template;
 use axum::response::{IntoResponse, Redirect};
 use serde::Deserialize;
 use weir_autopilot::journal::{EntryKind, EntryOutcome, JournalEntry};
+use weir_autopilot::lease::LeaseState;
 use weir_autopilot::view::{
-    AutopilotStatus, ClassView, JournalQuery, LimitView, ModeChange, OverrideChange,
+    AutopilotStatus, ClassView, JournalQuery, LeaseView, LimitView, ModeChange, OverrideChange,
 };
 use weir_autopilot::{AutopilotHandle, CommandError, Mode};
 
@@ -37,12 +38,18 @@ struct AutopilotPage {
 struct AutopilotLive {
     mode: String,
     set_by: Option<String>,
+    lease: Option<LeaseRow>,
     problem: Option<String>,
     facts: Vec<(&'static str, String)>,
     limits: Vec<LimitRow>,
     classes: Vec<ClassRow>,
     entries: Vec<EntryRow>,
     csrf: String,
+}
+
+struct LeaseRow {
+    may_act: bool,
+    text: String,
 }
 
 struct LimitRow {
@@ -173,6 +180,7 @@ impl AutopilotLive {
         Self {
             mode: status.mode.to_string(),
             set_by,
+            lease: status.lease.as_ref().map(LeaseRow::new),
             problem: status.problem.clone(),
             facts: facts(status),
             limits: status.limits.iter().map(|limit| LimitRow::new(limit, now)).collect(),
@@ -206,6 +214,13 @@ fn facts(status: &AutopilotStatus) -> Vec<(&'static str, String)> {
         ]);
     }
     facts
+}
+
+impl LeaseRow {
+    fn new(lease: &LeaseView) -> Self {
+        let may_act = lease.state == LeaseState::Held;
+        Self { may_act, text: visible(&lease.text).into_owned() }
+    }
 }
 
 impl LimitRow {

@@ -54,6 +54,8 @@ fn autopilot(directory: &Path, clock: &Clock) -> (Autopilot, AutopilotHandle) {
         jobs: Box::new(Idle),
         database: Some(Box::new(Idle)),
         actuator: Ok(Box::new(Idle)),
+        lease: None,
+        machine: String::new(),
     };
     Autopilot::open(parts).expect("its files")
 }

@@ -1,6 +1,7 @@
 //! The autopilot in the service process: on a thread of its own, which no other thread waits for.
 
 mod job_reader;
+mod lease;
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use weir_autopilot::metrics::AutopilotMetrics;
 use weir_autopilot::sources::{Actuator, CarriedLimits, DatabaseSource};
 use weir_autopilot::{Autopilot, AutopilotHandle, AutopilotParts};
 use weir_base::clock::Clock;
+use weir_base::node::hostname;
 use weir_config::Settings;
 use weir_jobs::handle::Handle;
 use weir_jobs::settings::StoreKind;
@@ -42,10 +44,14 @@ impl RunningAutopilot {
         registry: &mut Registry,
     ) -> anyhow::Result<Self> {
         let limits = &settings.autopilot.limits;
-        let database = settings.observe.postgres().map(|mut source: PostgresSource| {
+        let source = settings.observe.postgres().map(|mut source: PostgresSource| {
             let within = limits.sample_timeout;
             source.limits.statement_timeout = source.limits.statement_timeout.min(within);
             source.limits.connect_timeout = source.limits.connect_timeout.min(within);
+            source
+        });
+        let lease = lease::store(settings, source.as_ref());
+        let database = source.map(|source| {
             Box::new(JobSessionsOf(JobSessionsReader::new(source))) as Box<dyn DatabaseSource>
         });
         let actuator = match settings.jobs.settings.store {
@@ -64,6 +70,8 @@ impl RunningAutopilot {
             jobs: Box::new(JobReader::new(jobs, limits.waiting_samples)),
             database,
             actuator,
+            lease,
+            machine: hostname(),
         };
         let (autopilot, handle) =
             Autopilot::open(parts).context("the files of the autopilot (data_dir/autopilot)")?;

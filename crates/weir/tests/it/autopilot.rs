@@ -1,5 +1,7 @@
 //! The autopilot with a real Postgres: job workers whose jobs hold a row lock that all others wait for.
 
+mod lease;
+
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,12 +25,17 @@ const LIMIT: &str = "autopilot:type:Hog";
 
 /// Starts a Weir whose autopilot reads the database.
 fn start(postgres: &PostgresServer, mode: &str) -> Weir {
+    start_with(&postgres.url("postgres"), mode, "")
+}
+
+/// With more settings, after `[autopilot.limits.advanced]`.
+fn start_with(url: &str, mode: &str, more: &str) -> Weir {
     let site = Site::new("");
-    let url = postgres.url("postgres");
     site.write(&format!(
         "[jobs]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"127.0.0.1:0\"\n\
          [observe.postgres]\nurl = \"{url}\"\n\
-         [autopilot]\nmode = \"{mode}\"\nmanage = [\"jobs\"]\ninterval = \"1s\"\nhold_for = \"10s\"\n"
+         [autopilot]\nmode = \"{mode}\"\nmanage = [\"jobs\"]\ninterval = \"1s\"\nhold_for = \"10s\"\n\
+         default_target = \"1h\"\n[autopilot.limits.advanced]\nlease = \"4s\"\n{more}"
     ));
     site.start()
 }
@@ -155,7 +162,7 @@ fn the_holder_of_a_lock_is_limited_and_let_go_again() {
     let metrics = get(weir.console(), "/metrics", "").1;
     assert!(metrics.contains("weir_autopilot_mode{mode=\"on\"} 1"), "{metrics}");
     assert!(metrics.contains("weir_autopilot_limits 1"), "{metrics}");
-    assert_metrics_exist(rules, "weir_autopilot_", 3, &metrics);
+    assert_metrics_exist(rules, "weir_autopilot_", 4, &metrics);
     let page = get(weir.console(), "/autopilot", "").1;
     for part in ["limited Hog to 1 at once", "<th scope=\"row\" class=\"breakable\">Hog</th>"] {
         assert!(page.contains(part), "{part}: {page}");

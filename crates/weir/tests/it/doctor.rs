@@ -11,7 +11,7 @@ mod page;
 mod persistence;
 #[allow(dead_code, reason = "the tests of weir-observe change its settings as well")]
 #[path = "../../../weir-observe/tests/it/pgbouncer.rs"]
-mod pgbouncer;
+pub(crate) mod pgbouncer;
 mod places;
 mod plan;
 mod pooler;

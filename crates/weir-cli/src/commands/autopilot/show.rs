@@ -21,6 +21,9 @@ pub(super) fn status(status: &AutopilotStatus) {
     if status.mode == weir_autopilot::Mode::Off {
         return;
     }
+    if let Some(lease) = &status.lease {
+        output::line(&format!("lease:     {}", printable(&lease.text)));
+    }
     let data = match (&status.problem, status.data_age_seconds) {
         (None, Some(_)) => "fresh".to_owned(),
         (problem, age) => {
