@@ -152,10 +152,15 @@ fn one_of_two_on_a_postgres_acts_also_through_a_pooler() {
 fn the_documented_grants_suffice_and_errors_name_them() {
     let (Some(postgres), Some(redis)) = (database(), RedisServer::start()) else { return };
     let read_only = weir_sidekiq::READ_ONLY_ACL;
-    let mut words = vec!["ACL", "SETUSER", "weir", "on", "nopass", "resetkeys", "~*", "-@all"];
+    let mut words = vec!["ACL", "SETUSER", "weir", "on", ">secret", "resetkeys", "~*", "-@all"];
     words.extend(read_only.split_whitespace());
     redis.run(&[&words]);
-    let weir = start_with(&postgres.url("postgres"), "on", &redis_settings(&redis, "weir@"));
+    // Without a password, a connection is the default user's.
+    let password = redis.folder().join("password");
+    std::fs::write(&password, "secret").expect("written");
+    let password = format!("password = {{ file = \"{}\" }}\n", password.display());
+    let settings = redis_settings(&redis, "weir@") + &password;
+    let weir = start_with(&postgres.url("postgres"), "on", &settings);
     let grant = format!("ACL SETUSER weir \"(~{KEY} +set +get +pexpire +del +eval)\"");
     wait_until("the grant is named", || lease_text(&weir).contains(&grant));
     // As it is printed, without the quotes of redis-cli.
