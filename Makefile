@@ -1,6 +1,6 @@
 # Weir. `make up` starts it, `make test` tests it; the other targets are for contributors.
 
-.PHONY: needed up test check bench web dist deb docs long fuzz help
+.PHONY: needed up test check bench soak web dist deb docs long fuzz help
 .DEFAULT_GOAL := help
 
 WEB := crates/weir-console/web
@@ -49,6 +49,10 @@ bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PIT
 	scripts/bench
 	scripts/bench-realtime
 	scripts/bench-front
+
+soak: needed ## load all parts of one node and of three for an hour, with a fault every minute; fails if anything was lost, repeated or has grown (SOAK=10m, SHAPES=one; root permits more faults)
+	cargo build --release --locked -p weir -p weir-bench
+	scripts/soak $(or $(SOAK),1h) $(SHAPES)
 
 long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 50 kills of Weir or a backup with a restore after each, 10,000 simulated disks, 10 minutes of broken connections, 30 faults of each of 5 kinds under realtime's load, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, the package (WEIR_PREVIOUS_DEB names the older one)
 	WEIR_POWER_CUTS=50 cargo test --release --locked -p weir-sidekiq --test it -- --nocapture --test-threads 1 power_cut

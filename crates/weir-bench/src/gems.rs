@@ -5,7 +5,7 @@
 //! command exits with 1.
 
 mod compare;
-mod gem_file;
+pub(crate) mod gem_file;
 mod generate;
 mod load;
 mod push;

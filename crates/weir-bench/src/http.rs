@@ -7,7 +7,7 @@ mod client;
 mod connection;
 mod pace;
 mod report;
-mod response;
+pub(crate) mod response;
 mod rounds;
 pub(crate) mod single_request;
 mod table;

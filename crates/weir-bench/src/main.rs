@@ -19,6 +19,7 @@ mod latency;
 mod output;
 mod process_usage;
 mod realtime;
+mod soak;
 mod socket;
 mod tally;
 mod tenants;
@@ -67,6 +68,14 @@ enum Bench {
     ExodusWorker(Box<exodus::ExodusWorkerFlags>),
     /// Quiet tenants beside a hog in one queue of a real Weir: how long the jobs of the quiet ones wait.
     Tenants(Box<tenants::TenantsFlags>),
+    /// All parts of one Weir or of three under load, while faults are injected; nothing may be lost, repeated or reordered.
+    ///
+    /// It starts real Weirs, Redis and Postgres, and prints a report in Markdown. Some faults need root: they are skipped
+    /// otherwise, and the report says so.
+    Soak(Box<soak::SoakFlags>),
+    /// A worker process of `soak`, which starts it.
+    #[command(hide = true)]
+    SoakWorker(Box<soak::SoakWorkerFlags>),
     /// A sample app for `front`: one thread, one request at a time.
     FrontWorker(Box<front_worker::WorkerFlags>),
 }
@@ -90,6 +99,8 @@ fn main() -> ExitCode {
         Bench::Exodus(flags) => exodus::run(flags, &mut output),
         Bench::ExodusWorker(flags) => exodus::run_worker(flags, &mut output),
         Bench::Tenants(flags) => tenants::run(flags, &mut output),
+        Bench::Soak(flags) => soak::run(flags, &mut output),
+        Bench::SoakWorker(flags) => soak::run_worker(flags, &mut output),
         Bench::FrontWorker(flags) => front_worker::run(flags, &mut output),
     };
     match outcome {

@@ -5,13 +5,13 @@
 
 mod centrifugo;
 mod client;
-mod close_reason;
-mod codec;
+pub(crate) mod close_reason;
+pub(crate) mod codec;
 mod compare;
 mod connection_stats;
 mod fanout;
 mod floor;
-mod frame;
+pub(crate) mod frame;
 mod ledger;
 mod members;
 mod meter;
@@ -21,7 +21,7 @@ mod pool;
 mod presence;
 mod publisher;
 mod publishing_thread;
-mod pusher;
+pub(crate) mod pusher;
 mod report;
 mod scenario;
 mod schedule;
@@ -32,7 +32,7 @@ mod slow;
 mod socket;
 mod source;
 mod storm;
-mod target;
+pub(crate) mod target;
 mod waker;
 
 use anyhow::Result;

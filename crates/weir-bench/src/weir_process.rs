@@ -131,7 +131,7 @@ fn read_address(part: &'static str, output: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-fn find_weir_program() -> Result<PathBuf> {
+pub(crate) fn find_weir_program() -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding this program")?;
     let sibling = own.with_file_name("weir");
     // Otherwise the one in the PATH.

@@ -1,7 +1,5 @@
 //! One thread that accepts, serves one request, and only then accepts the next.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,7 +9,7 @@ use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 use rustix::time::Timespec;
 
 use super::busy_record::BusyRecord;
-use super::request;
+use super::request::{self, Request};
 use crate::socket::{self, IoOutcome};
 
 /// How long a client may take to send its request.
@@ -29,6 +27,8 @@ pub(super) struct Server {
     connections: Vec<Option<OwnedFd>>,
     keep_alive: bool,
     busy: Option<BusyRecord>,
+    /// The fields of all responses.
+    fields: String,
     response: Vec<u8>,
     input: Vec<u8>,
 }
@@ -55,12 +55,13 @@ impl Server {
             epoll::add(&epoll, listener, data, EventFlags::IN | EventFlags::EXCLUSIVE)?;
         }
         let connection = if keep_alive { "keep-alive" } else { "close" };
-        let response = format!(
+        let fields = format!(
             "HTTP/1.1 200 OK\r\nX-Worker: {name}\r\nContent-Type: text/plain\r\n\
-             Content-Length: 2\r\nConnection: {connection}\r\n\r\nok"
+             Connection: {connection}\r\n"
         );
-        let (response, input) = (response.into_bytes(), vec![0; HEAD_BYTES_MAX]);
-        Ok(Self { epoll, listeners, connections: Vec::new(), keep_alive, busy, response, input })
+        let (response, input) = (response(&fields, b"ok"), vec![0; HEAD_BYTES_MAX]);
+        let connections = Vec::new();
+        Ok(Self { epoll, listeners, connections, keep_alive, busy, fields, response, input })
     }
 
     /// Serves until the process is killed.
@@ -131,23 +132,24 @@ impl Server {
         if let Some(busy) = &self.busy {
             busy.mark_busy();
         }
-        let Some(service) = self.read_request(connection) else {
+        let Some(Request { service, echo }) = self.read_request(connection) else {
             return AfterRequest::Close;
         };
         if !service.is_zero() {
             std::thread::sleep(service);
         }
-        let sent =
-            socket::write(connection, &self.response) == IoOutcome::Bytes(self.response.len());
+        let echoed = echo.map(|word| response(&self.fields, &word));
+        let response = echoed.as_ref().unwrap_or(&self.response);
+        let sent = socket::write(connection, response) == IoOutcome::Bytes(response.len());
         if let Some(busy) = &self.busy {
             busy.count_request();
         }
         if sent && self.keep_alive { AfterRequest::KeepOpen } else { AfterRequest::Close }
     }
 
-    /// Reads a request and returns its service time. `None` if the client closed the connection, is too slow, or
+    /// Reads a request. `None` if the client closed the connection, is too slow, or
     /// sends too much.
-    fn read_request(&mut self, connection: &OwnedFd) -> Option<Duration> {
+    fn read_request(&mut self, connection: &OwnedFd) -> Option<Request> {
         let mut filled = 0;
         loop {
             match recv(connection, &mut self.input[filled..], RecvFlags::DONTWAIT) {
@@ -158,10 +160,17 @@ impl Server {
                 Err(_) => return None,
             }
             if let Some(end) = request::head_end(&self.input[..filled]) {
-                return Some(request::service_time(&self.input[..end]));
+                return Some(request::parse(&self.input[..end]));
             }
         }
     }
+}
+
+fn response(fields: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let mut response = format!("{fields}Content-Length: {length}\r\n\r\n").into_bytes();
+    response.extend_from_slice(body);
+    response
 }
 
 fn is_readable_in_time(connection: impl AsFd) -> bool {
