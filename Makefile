@@ -54,7 +54,7 @@ soak: needed ## load all parts of one node and of three for an hour, with a faul
 	cargo build --release --locked -p weir -p weir-bench
 	scripts/soak $(or $(SOAK),1h) $(SHAPES)
 
-long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 50 kills of Weir or a backup with a restore after each, 10,000 simulated disks, 10 minutes of broken connections, 30 faults of each of 5 kinds under realtime's load, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, the package (WEIR_PREVIOUS_DEB names the older one)
+long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 50 kills of Weir or a backup with a restore after each, 10,000 simulated disks, 10 minutes of broken connections, 30 faults of each of 5 kinds under realtime's load, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, 10 minutes of `make soak` with each shape, the package (WEIR_PREVIOUS_DEB names the older one)
 	WEIR_POWER_CUTS=50 cargo test --release --locked -p weir-sidekiq --test it -- --nocapture --test-threads 1 power_cut
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_BACKUP_KILLS=50 cargo test --release --locked -p weir --test it -- --nocapture backup::backups_are_exact
@@ -74,6 +74,7 @@ long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names 
 	$(if $(WEIR_PREVIOUS),WEIR_PREVIOUS="$(abspath $(WEIR_PREVIOUS))" cargo test --release --locked -p weir --test it -- --nocapture realtime::versions)
 	WEIR_REALTIME_FAULTS=30 cargo test --release --locked -p weir-realtime-redis --test it -- --nocapture --test-threads 1 fault_rounds
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
+	$(MAKE) --no-print-directory soak SOAK=10m
 
 fuzz: ## list the fuzz targets, or run them (FUZZ=all or FUZZ=CRATE/TARGET, SECONDS=60)
 	@scripts/fuzz $(if $(FUZZ),$(FUZZ) $(or $(SECONDS),60))

@@ -61,7 +61,7 @@ impl Injector<'_> {
                 redis.kill()?;
                 std::thread::sleep(RESTART_AFTER);
                 redis.restart()?;
-                return Ok(String::new());
+                return Ok("Redis".to_owned());
             }
             Fault::PostgresStop => {
                 let postgres = self.site.postgres.as_mut().context("no Postgres")?;

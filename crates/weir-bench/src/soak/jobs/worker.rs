@@ -19,6 +19,8 @@ use crate::output::Output;
 /// Weir returns the jobs of a worker without a BEAT for `jobs.limits.heartbeat_timeout`.
 const BEAT_INTERVAL: Duration = Duration::from_secs(4);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The reply to the FAIL of a job that is not reserved any more.
+const NOT_FOUND: &str = "Job not found";
 
 #[derive(Debug, Args)]
 pub(crate) struct SoakWorkerFlags {
@@ -179,6 +181,8 @@ impl WorkerThread {
         let began = monotonic();
         match self.try_command(command) {
             Ok(reply) => Ok(Some(reply)),
+            // The FAIL before had no reply, but was carried out.
+            Err(error) if format!("{error:#}").contains(NOT_FOUND) => Ok(Some(Vec::new())),
             Err(error) => {
                 let node = self.node % self.nodes.len();
                 let text = format!("worker {} at node {node}: {error:#}", self.wid);
