@@ -30,7 +30,7 @@ pub(super) fn run(shared: &Shared, node: usize, rate: f64, latencies: &Mutex<Lat
     let mut connection = HttpConnection::new(address);
     let mut pace = Pace::per_second(rate);
     let mut own = Latencies::new();
-    let mut number = 0;
+    let mut number: u64 = 0;
     while pace.wait(shared) {
         number += 1;
         let token = format!("{:016x}", fastrand::u64(..));
@@ -51,7 +51,7 @@ pub(super) fn run(shared: &Shared, node: usize, rate: f64, latencies: &Mutex<Lat
                 count(&shared.counts.requests);
             }
         }
-        if u64::is_multiple_of(number, CLOSE_EVERY) {
+        if number.is_multiple_of(CLOSE_EVERY) {
             connection.close();
         }
     }
