@@ -47,7 +47,7 @@ pub use self::postgres::{
     postgres_share, shared_buffers, size as postgres_size, work_mem,
 };
 pub use self::queue_demand::QueueDemand;
-pub use self::redis::{RedisPolicy, redis_script, redis_settings};
+pub use self::redis::{RedisPolicy, redis_container_script, redis_script, redis_settings};
 pub use self::redis_policy::observed_redis_policy;
 use self::rounding::ceiling;
 pub use self::web::{WebDemand, threads_enough};

@@ -32,9 +32,10 @@ fn servers<'a>(jobs: &'a SidekiqObservation, queue: &'a str) -> Vec<&'a JobProce
     absent.iter().copied().filter(is_last).collect()
 }
 
-/// Returns a copy without these shares.
+/// Returns a copy without these shares, and without the present number of web processes.
 pub(super) fn forgotten(wanted: &PlanInput) -> PlanInput {
     let mut wanted = wanted.clone();
+    wanted.web.processes_now = 0;
     wanted.queues.iter_mut().for_each(|queue| queue.threads_now = 0);
     wanted
 }

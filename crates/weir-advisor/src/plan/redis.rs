@@ -75,6 +75,19 @@ pub fn redis_settings(policy: RedisPolicy) -> Vec<PlannedSetting> {
 /// append-only file starts empty.
 #[must_use]
 pub fn redis_script(settings: &[PlannedSetting]) -> String {
+    let rewrite = "# and from then on at each start\nredis-cli \"$@\" CONFIG REWRITE | ok\n";
+    running_script(settings) + rewrite
+}
+
+/// Returns the same script for a Redis without a `redis.conf`, in a container: its command line must have the settings
+/// from the next start on.
+#[must_use]
+pub fn redis_container_script(settings: &[PlannedSetting]) -> String {
+    running_script(settings)
+}
+
+/// Returns the script that sets the settings in a running Redis.
+fn running_script(settings: &[PlannedSetting]) -> String {
     let cli = "redis-cli \"$@\"";
     let mut text = "#!/bin/sh\n\
         # Run this against the running Redis, with the options that redis-cli needs to connect:\n\
@@ -100,11 +113,7 @@ pub fn redis_script(settings: &[PlannedSetting]) -> String {
         let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value} | ok\n");
     }
     let wait = redis_settings::wait_for_file(cli);
-    let _ = write!(
-        text,
-        "# until every job is in the append-only file\n{wait}\n\
-         # and from then on at each start\n{cli} CONFIG REWRITE | ok\n"
-    );
+    let _ = write!(text, "# until every job is in the append-only file\n{wait}\n");
     text
 }
 

@@ -90,7 +90,8 @@ fn ruby_bytes(wanted: &PlanInput, threads: u32) -> u64 {
 
 fn services(wanted: &PlanInput) -> Vec<ServiceLayout> {
     let threads = wanted.web.threads.max(1);
-    let processes = threads_enough(&wanted.web).div_ceil(threads).max(WEB_PROCESSES_MIN);
+    let processes = threads_enough(&wanted.web).div_ceil(threads);
+    let processes = processes.max(WEB_PROCESSES_MIN).max(wanted.web.processes_now);
     let (streaming, pool) = wanted.streaming;
     let web = ServiceLayout {
         name: WEB.to_owned(),

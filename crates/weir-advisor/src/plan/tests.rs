@@ -35,7 +35,12 @@ fn mastodon() -> PlanInput {
         reserve: 15,
         reserved_connections: RESERVED_CONNECTIONS,
         pooler_connections: None,
-        web: WebDemand { requests_per_second: 30.0, service_seconds: 0.1, threads: 5 },
+        web: WebDemand {
+            requests_per_second: 30.0,
+            service_seconds: 0.1,
+            threads: 5,
+            processes_now: 0,
+        },
         streaming: (1, 10),
         queues: vec![
             queue("default", 5.0, 0.2),

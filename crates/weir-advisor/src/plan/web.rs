@@ -22,6 +22,8 @@ pub struct WebDemand {
     pub service_seconds: f64,
     /// Threads per process (`MAX_THREADS`).
     pub threads: u32,
+    /// Processes that run now, if the load is not known: the plan has at least as many. 0: any number.
+    pub processes_now: u32,
 }
 
 impl WebDemand {
@@ -77,7 +79,12 @@ mod tests {
     #[test]
     fn enough_is_a_little_more_than_the_load() {
         let threads = |requests_per_second, service_seconds| {
-            threads_enough(&WebDemand { requests_per_second, service_seconds, threads: 5 })
+            threads_enough(&WebDemand {
+                requests_per_second,
+                service_seconds,
+                threads: 5,
+                processes_now: 0,
+            })
         };
         assert_eq!(threads(0.0, 0.1), 1);
         assert_eq!(threads(30.0, 0.1), 6);

@@ -84,7 +84,7 @@ prop_compose! {
             reserve,
             reserved_connections,
             pooler_connections,
-            web: WebDemand { requests_per_second, service_seconds, threads },
+            web: WebDemand { requests_per_second, service_seconds, threads, processes_now: 0 },
             streaming,
             queues,
             ..mastodon()

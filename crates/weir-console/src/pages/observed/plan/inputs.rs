@@ -104,6 +104,7 @@ impl PlanInputs {
                 requests_per_second: self.web_requests,
                 service_seconds: self.web_seconds,
                 threads: WEB_THREADS,
+                processes_now: 0,
             },
             streaming: (self.streaming, STREAMING_POOL),
             queues,
