@@ -1,9 +1,9 @@
 //! `weir plan --check`: checks a layout, or deployment files that define one.
 
 mod file;
-mod foreign;
+pub(in crate::commands) mod foreign;
 mod queue_order;
-mod text;
+pub(in crate::commands) mod text;
 
 use std::path::Path;
 
@@ -107,7 +107,7 @@ fn judge_layout(said: &CheckedLayout, as_json: bool) -> anyhow::Result<Exit> {
 /// Checks a deployment. Only the sums decide: that each queue is first in a process is a rule of
 /// plans, which other deployments need not follow. Its result is printed anyway.
 fn judge_deployment(deployment: &Deployment, as_json: bool) -> anyhow::Result<Exit> {
-    let Deployment { files, layout, queues, assumed, not_judged, not_counted } = deployment;
+    let Deployment { files, layout, queues, assumed, not_judged, not_counted, .. } = deployment;
     let names: Vec<&str> = queues.iter().map(String::as_str).collect();
     let all = judge(layout, &names);
     let (deciding, advice): (Vec<Proof>, Vec<Proof>) =

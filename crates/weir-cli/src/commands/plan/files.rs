@@ -1,6 +1,6 @@
 //! A plan as files that are ready to use.
 
-mod compose;
+pub(in crate::commands) mod compose;
 mod earlier;
 mod layout;
 mod settings;
@@ -33,15 +33,7 @@ pub(super) fn files(
     input: &PlanInput,
     plan: &Plan,
 ) -> anyhow::Result<Vec<PlannedFile>> {
-    // Names come from Redis, where clients choose them: in a unit, a newline would inject a
-    // command.
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
-    let is_odd = |name: &&str| !name.chars().all(plain) || name.starts_with(['-', '.']);
-    if let Some(name) = input.queues.iter().map(|queue| queue.name.as_str()).find(is_odd) {
-        bail!(
-            "the queue {name:?} cannot be written to files; its name may have only letters, digits, _ . and -"
-        );
-    }
+    check_names(input)?;
     for (option, text) in [("--folder", &arguments.folder), ("--user", &arguments.user)] {
         if text.contains(|it: char| it.is_control() || it.is_whitespace() || it == '%') {
             bail!("{option} {text:?} cannot be written to files: it contains white space or %");
@@ -63,6 +55,20 @@ pub(super) fn files(
         files.push(file("redis-weir.sh", redis_script(&plan.redis)));
     }
     Ok(files)
+}
+
+/// Checks that the names of all queues can be written to files.
+pub(in crate::commands) fn check_names(input: &PlanInput) -> anyhow::Result<()> {
+    // Names come from Redis, where clients choose them: in a unit, a newline would inject a
+    // command.
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+    let is_odd = |name: &&str| !name.chars().all(plain) || name.starts_with(['-', '.']);
+    if let Some(name) = input.queues.iter().map(|queue| queue.name.as_str()).find(is_odd) {
+        bail!(
+            "the queue {name:?} cannot be written to files; its name may have only letters, digits, _ . and -"
+        );
+    }
+    Ok(())
 }
 
 /// Writes changed files, after one confirmation for all that exist. Files of an earlier plan that
@@ -97,7 +103,7 @@ pub(super) fn write(
     earlier.resolve(folder, files, prune)
 }
 
-fn postgres_conf(settings: &[PlannedSetting]) -> String {
+pub(in crate::commands) fn postgres_conf(settings: &[PlannedSetting]) -> String {
     let mut text = "# Add as the last line of postgresql.conf: include 'postgresql-weir.conf'\n\
         # Values set by ALTER SYSTEM or on the command line override this file. To list them:\n\
         #   SELECT name, setting, source, sourcefile FROM pg_settings\n\

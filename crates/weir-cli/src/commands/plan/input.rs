@@ -57,6 +57,7 @@ pub(super) fn plan_input(
             requests_per_second: arguments.web_requests.unwrap_or(WEB_REQUESTS),
             service_seconds: arguments.web_seconds.unwrap_or(WEB_SECONDS),
             threads: arguments.web_threads,
+            processes_now: 0,
         },
         streaming: arguments.streaming.as_ref().map_or(STREAMING, |it| (it.processes, it.pool)),
         queues,

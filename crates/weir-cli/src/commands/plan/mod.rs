@@ -2,11 +2,12 @@
 //! layout.
 
 mod arguments;
-mod check;
-mod files;
+pub(in crate::commands) mod check;
+pub(in crate::commands) mod files;
 mod input;
 mod notes;
-mod report;
+pub(in crate::commands) mod planned;
+pub(in crate::commands) mod report;
 
 use serde_json::json;
 use weir_advisor::Observation;

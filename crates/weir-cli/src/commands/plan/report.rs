@@ -123,7 +123,7 @@ fn demands(input: &PlanInput) -> Vec<String> {
 }
 
 /// Returns a line per process; unknown values are question marks.
-pub(super) fn processes(layout: &ProcessLayout) -> Vec<String> {
+pub(in crate::commands) fn processes(layout: &ProcessLayout) -> Vec<String> {
     let figure = |value: u32, gap: &Gap, gaps: &[Gap]| match gaps {
         gaps if gaps.contains(gap) || gaps.contains(&Gap::Command) => "?".to_owned(),
         _ => value.to_string(),
@@ -164,7 +164,7 @@ fn setting(setting: &PlannedSetting) -> Vec<String> {
 }
 
 /// Returns a line for each rule with its figures.
-pub(super) fn proofs(proofs: &[Proof]) -> String {
+pub(in crate::commands) fn proofs(proofs: &[Proof]) -> String {
     let line = |proof: &Proof| {
         let mark = match proof.outcome {
             ClaimOutcome::Holds => "holds",
@@ -222,7 +222,12 @@ mod tests {
             reserve: 15,
             reserved_connections: 3,
             pooler_connections: None,
-            web: WebDemand { requests_per_second: 10.0, service_seconds: 0.1, threads: 5 },
+            web: WebDemand {
+                requests_per_second: 10.0,
+                service_seconds: 0.1,
+                threads: 5,
+                processes_now: 0,
+            },
             streaming: (1, 10),
             queues: Vec::new(),
             process_memory: ProcessMemory::default(),

@@ -12,7 +12,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// The file cannot be read, is too long or is not UTF-8.
-pub(super) fn read_text(path: &Path) -> anyhow::Result<String> {
+pub(in crate::commands) fn read_text(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let cannot = || format!("cannot read {shown}");
     let file = std::fs::File::open(path).with_context(cannot)?;

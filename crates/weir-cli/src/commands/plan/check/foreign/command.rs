@@ -11,7 +11,7 @@ const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ash"];
 
 /// A program whose connections are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Program {
+pub(in crate::commands) enum Program {
     Sidekiq,
     Puma,
     /// Unicorn, or its fork Pitchfork: one thread in each process.
@@ -135,7 +135,11 @@ fn parse_program(name: &str, next: Option<&str>) -> Option<Program> {
 }
 
 /// Returns all values of an option: `-c 25`, `-c25`, `--concurrency 25` or `--concurrency=25`.
-pub(super) fn values<'a>(arguments: &'a [String], short: &str, long: &str) -> Vec<&'a str> {
+pub(in crate::commands) fn values<'a>(
+    arguments: &'a [String],
+    short: &str,
+    long: &str,
+) -> Vec<&'a str> {
     let mut values = Vec::new();
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {

@@ -1,6 +1,6 @@
 //! Services of docker compose.
 
-mod project;
+pub(in crate::commands) mod project;
 
 use std::path::Path;
 

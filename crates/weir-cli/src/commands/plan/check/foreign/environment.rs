@@ -6,7 +6,7 @@ use super::files::Folder;
 
 /// The programs that read a file of variables, which differ in comments and separators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileSyntax {
+pub(in crate::commands) enum FileSyntax {
     /// The gem dotenv (2.x) and programs like it: a `#` ends an unquoted value, and `NAME: VALUE` is
     /// accepted as well.
     Dotenv,
@@ -19,18 +19,18 @@ pub(super) enum FileSyntax {
 
 /// The environment of a process, as far as the files define it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Environment {
+pub(in crate::commands) struct Environment {
     variables: BTreeMap<String, String>,
     /// Files that it is read from and that are not here.
     pub(super) unread: Vec<String>,
 }
 
 impl Environment {
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(in crate::commands) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub(in crate::commands) fn set(&mut self, name: &str, value: &str) {
         self.variables.insert(name.to_owned(), value.to_owned());
     }
 
@@ -58,7 +58,7 @@ impl Environment {
         }
     }
 
-    pub(super) fn read_lines(&mut self, text: &str, syntax: FileSyntax) {
+    pub(in crate::commands) fn read_lines(&mut self, text: &str, syntax: FileSyntax) {
         for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
             if let Some((name, value)) = syntax.variable(line) {
                 self.set(name, value);
@@ -67,7 +67,7 @@ impl Environment {
     }
 
     /// Fills in variables: `$NAME`, `${NAME}`, `${NAME:-5}`. Undefined ones are left unchanged.
-    pub(super) fn substitute(&self, word: &str) -> String {
+    pub(in crate::commands) fn substitute(&self, word: &str) -> String {
         let mut filled = String::new();
         let mut rest = word;
         while let Some((before, behind)) = rest.split_once('$') {
@@ -151,7 +151,7 @@ fn split_variable(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
+pub(in crate::commands) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let name = name.trim();
     is_name(name).then(|| (name, value.trim()))

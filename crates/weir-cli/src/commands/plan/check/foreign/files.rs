@@ -9,9 +9,9 @@ use super::super::text::read_text;
 
 /// Limit of the files of a folder that are read.
 const FILES_MAX: usize = 1_000;
-const COMPOSE: [&str; 4] =
+pub(in crate::commands) const COMPOSE: [&str; 4] =
     ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"];
-const OVERRIDES: [&str; 4] = [
+pub(in crate::commands) const OVERRIDES: [&str; 4] = [
     "compose.override.yaml",
     "compose.override.yml",
     "docker-compose.override.yml",
@@ -104,6 +104,11 @@ impl Folder {
         let Some((kind, files)) = all.next() else { return Ok(None) };
         let others = all.flat_map(|(_, files)| files).collect();
         Ok(Some((Self { path: path.to_owned(), files, others, directory: None }, kind)))
+    }
+
+    /// Returns a folder of which these files are read.
+    pub(super) fn with_files(path: &Path, files: Vec<PathBuf>) -> Self {
+        Self { path: path.to_owned(), files, ..Self::default() }
     }
 
     /// Returns the names of the files that were read.

@@ -39,6 +39,8 @@ pub(super) struct StartedProcess {
 pub(super) struct JudgedProcesses {
     pub(super) workers: Vec<WorkerLayout>,
     pub(super) services: Vec<ServiceLayout>,
+    /// The program of each of them, by its name.
+    pub(super) programs: Vec<(String, Program)>,
     /// Values that use a default.
     pub(super) assumed: Vec<String>,
     /// Unrecognised processes that may hold connections.
@@ -130,6 +132,7 @@ impl JudgedProcesses {
                 environment.unread.join(", ")
             ));
         }
+        self.programs.push((name.clone(), invocation.program));
         let process = Process { folder, started, invocation, environment: &environment, name };
         match invocation.program {
             Program::Sidekiq => self.workers.push(process.worker(&mut notes)),

@@ -43,12 +43,20 @@ fn instances(folder: &Folder, template: &str, units: &[(String, Unit)]) -> Optio
 }
 
 /// A unit with its drop-ins, as keys with values.
-struct Unit {
+pub(in crate::commands) struct Unit {
     lines: Vec<(String, String)>,
 }
 
 impl Unit {
-    fn values_of<'a>(&'a self, key: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
+    /// Parses the text of a unit without drop-ins.
+    pub(in crate::commands) fn parse(text: &str) -> Self {
+        Self { lines: lines(text) }
+    }
+
+    pub(in crate::commands) fn values_of<'a>(
+        &'a self,
+        key: &'a str,
+    ) -> impl DoubleEndedIterator<Item = &'a str> {
         self.lines.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 

@@ -2,7 +2,7 @@
 
 /// Returns the words of a line without quotes, and shell operators as words; None: a quote is not
 /// closed.
-pub(super) fn split(line: &str) -> Option<Vec<String>> {
+pub(in crate::commands) fn split(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut is_word, mut quote) = (Vec::new(), String::new(), false, None);
     let mut letters = line.trim().chars().peekable();
     while let Some(letter) = letters.next() {
@@ -33,6 +33,6 @@ pub(super) fn split(line: &str) -> Option<Vec<String>> {
 }
 
 /// Returns the last component of a path.
-pub(super) fn file_name(word: &str) -> &str {
+pub(in crate::commands) fn file_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }

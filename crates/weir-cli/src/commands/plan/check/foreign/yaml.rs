@@ -9,7 +9,7 @@ const VALUES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Yaml {
+pub(in crate::commands) enum Yaml {
     Scalar(String),
     List(Vec<Yaml>),
     /// In the order of the file.
@@ -18,7 +18,7 @@ pub(super) enum Yaml {
 
 impl Yaml {
     /// Parses the first document; None: invalid or too large.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(in crate::commands) fn parse(text: &str) -> Option<Self> {
         let mut reader =
             Reader { parser: Parser::new_from_str(text), anchors: BTreeMap::new(), values: 0 };
         loop {
@@ -30,7 +30,7 @@ impl Yaml {
     }
 
     /// Returns the value of a key in a mapping.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+    pub(in crate::commands) fn get(&self, key: &str) -> Option<&Self> {
         match self {
             // Of duplicate keys, the last one applies.
             Self::Map(pairs) => pairs.iter().rev().find(|(name, _)| name == key).map(|(_, it)| it),
@@ -38,21 +38,21 @@ impl Yaml {
         }
     }
 
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(in crate::commands) fn text(&self) -> Option<&str> {
         match self {
             Self::Scalar(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(super) fn items(&self) -> &[Self] {
+    pub(in crate::commands) fn items(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
             _ => &[],
         }
     }
 
-    pub(super) fn pairs(&self) -> &[(String, Self)] {
+    pub(in crate::commands) fn pairs(&self) -> &[(String, Self)] {
         match self {
             Self::Map(pairs) => pairs,
             _ => &[],
@@ -60,7 +60,7 @@ impl Yaml {
     }
 
     /// Merges `other` into this value, which it overrides, like compose files.
-    pub(super) fn merged(self, other: Self) -> Self {
+    pub(in crate::commands) fn merged(self, other: Self) -> Self {
         match (self, other) {
             (Self::Map(mut pairs), Self::Map(others)) => {
                 for (name, value) in others {

@@ -14,23 +14,26 @@ const SERVICES: &str = "services";
 
 /// A service, merged from all files.
 #[derive(Clone, Debug)]
-pub(super) struct Service {
-    pub(super) yaml: Yaml,
+pub(in crate::commands) struct Service {
+    pub(in crate::commands) yaml: Yaml,
     /// Why a part of it is not known.
-    pub(super) unread: Option<String>,
+    pub(in crate::commands) unread: Option<String>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Project {
-    pub(super) services: Vec<(String, Service)>,
+pub(in crate::commands) struct Project {
+    pub(in crate::commands) services: Vec<(String, Service)>,
     /// Files that are included and not here.
-    pub(super) missing: Vec<String>,
+    pub(in crate::commands) missing: Vec<String>,
 }
 
 impl Project {
     /// # Errors
     /// One of `files` is not valid YAML.
-    pub(super) fn read(files: &[PathBuf], outer: &Environment) -> anyhow::Result<Self> {
+    pub(in crate::commands) fn read(
+        files: &[PathBuf],
+        outer: &Environment,
+    ) -> anyhow::Result<Self> {
         let mut project = Self::default();
         for file in files {
             let Some(yaml) = Yaml::parse(&read_text(file)?) else {
