@@ -20,6 +20,7 @@ pub enum Exit {
 /// Commands that end with 1 if they find a problem.
 const FINDING: &[&str] = &[
     "check",
+    "init --check",
     "doctor",
     "plan",
     "plan check",

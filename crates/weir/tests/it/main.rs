@@ -16,6 +16,7 @@ mod front;
 mod gems;
 mod hostile;
 mod http;
+mod init;
 mod job_limits;
 mod job_tasks;
 mod job_types;
