@@ -61,6 +61,11 @@ use crate::finding::Finding;
 use crate::guard::{self, Guard};
 use crate::observation::{Observation, Sidekiq};
 
+/// Reports whether a rule is about the memory of the database, and not about its connections.
+pub(crate) fn is_about_memory(rule: &str) -> bool {
+    [untuned_database::NAME, cache_hits::NAME, work_memory::NAME].contains(&rule)
+}
+
 /// A check for one kind of problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {

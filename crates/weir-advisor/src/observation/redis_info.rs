@@ -13,6 +13,10 @@ pub struct RedisInfo {
     /// `valkey_version`; empty for Redis.
     #[serde(skip)]
     pub valkey_version: String,
+    /// Whether it was started without a file of settings (`config_file` is empty), to which
+    /// `CONFIG REWRITE` could write.
+    #[serde(skip)]
+    pub lacks_config_file: bool,
     /// Databases that contain keys.
     pub keyspaces: Vec<Keyspace>,
     /// The master, if the server is a replica.
@@ -136,6 +140,7 @@ impl RedisInfo {
         Self {
             version: text("redis_version"),
             valkey_version: text("valkey_version"),
+            lacks_config_file: field("config_file") == Some(""),
             requires_replicas: field("min_slaves_good_slaves").is_some(),
             replicas: number("connected_slaves"),
             keyspaces: info.lines().filter_map(Keyspace::parse).collect(),

@@ -72,6 +72,7 @@ prop_compose! {
             valkey_version: String::new(),
             keyspaces: vec![Keyspace { database: 0, keys }, Keyspace { database: 1, keys: 7 }],
             replica_of: replica_of.map(master),
+            lacks_config_file: flags[2],
             lacks_replicas: flags[0],
             requires_replicas: flags[1],
             replicas,

@@ -7,12 +7,16 @@ use crate::finding::{Finding, Severity};
 use crate::observation::{
     DatabaseObservation, Observation, SessionState, Sessions, SettingException,
 };
+use crate::rules::lock_waits;
 use crate::wording;
 
 pub(crate) const NAME: &str = "idle-in-transaction";
 
 /// Longer than any call to another service inside a transaction should take.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Ends those that have been idle for [`LONGEST`].
+const END: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE state LIKE 'idle in transaction%' AND now() - state_change >= '1 min'";
 const SETTING: &str = "idle_in_transaction_session_timeout";
 /// The timeout that the suggested line sets.
 const ENOUGH: Duration = Duration::from_secs(300);
@@ -21,9 +25,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
     let sessions =
         postgres.connections.known().map(|it| it.sessions.as_slice()).unwrap_or_default();
-    let stuck =
-        |it: &&Sessions| it.state == SessionState::IdleInTransaction && it.longest >= LONGEST;
-    sessions.iter().filter(stuck).map(|it| found(observation, postgres, it)).collect()
+    sessions.iter().filter(|it| is_stuck(it)).map(|it| found(observation, postgres, it)).collect()
 }
 
 fn found(
@@ -39,7 +41,8 @@ fn found(
         .leads_to(
             "They keep their locks and slots, and may keep VACUUM from removing dead rows. The line \
              ends sessions that are idle in a transaction for more than 5 min, and rolls back what \
-             they have not committed: a job that waits longer inside a transaction fails.",
+             they have not committed: a job that waits longer inside a transaction fails. Sessions that \
+             are idle already keep the old value.",
         );
     let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
     // Roles and databases with a longer timeout of their own keep it, whatever the server's is.
@@ -48,15 +51,48 @@ fn found(
     let others = database_settings::others(postgres, SETTING).into_iter();
     let lines: Vec<_> = others.filter(is_longer).map(|it| it.line("5min")).collect();
     match lines.is_empty() {
-        true => finding,
+        true => ended(observation, finding, postgres),
         false => finding.next(observation.psql(&lines.join(" "))),
     }
+}
+
+/// Adds the command that ends what is idle now, unless it could end the transaction of a job in progress.
+fn ended(observation: &Observation, finding: Finding, postgres: &DatabaseObservation) -> Finding {
+    let sessions = postgres.connections.known().map(|it| it.sessions.as_slice());
+    let mut stuck = sessions.unwrap_or_default().iter().filter(|it| is_stuck(it));
+    if stuck.any(|it| lock_waits::may_be_job(observation, &it.service, it.longest)) {
+        return finding;
+    }
+    let consequence = format!(
+        "{} The command ends all that have been idle in a transaction for a minute. {}",
+        finding.consequence,
+        lock_waits::RIGHT
+    );
+    finding.leads_to(consequence).next(observation.psql(END))
+}
+
+fn is_stuck(sessions: &Sessions) -> bool {
+    sessions.state == SessionState::IdleInTransaction && sessions.longest >= LONGEST
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::healthy;
+
+    #[test]
+    fn what_is_idle_now_is_ended_unless_it_may_be_a_job() {
+        let mut observation = healthy::observation();
+        let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];
+        (sessions.state, sessions.longest) = (SessionState::IdleInTransaction, LONGEST);
+        "web".clone_into(&mut sessions.service);
+        let next = |it: &Observation| check(it)[0].next.clone();
+        assert!(next(&observation).unwrap().contains("pg_terminate_backend(pid)"));
+        observation.jobs = crate::observation::Fact::NotAsked;
+        let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];
+        "sidekiq".clone_into(&mut sessions.service);
+        assert_eq!(next(&observation), None);
+    }
 
     #[test]
     fn one_session_is_one() {

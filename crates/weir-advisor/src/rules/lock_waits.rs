@@ -23,7 +23,7 @@ const SYNC_REP: &str = "SyncRep";
 const AUTOVACUUM: &str = "autovacuum worker";
 /// `pg_monitor` allows observing sessions, but not terminating them. `pg_signal_backend` does not
 /// allow to end those of superusers.
-const RIGHT: &str = "Ending a session requires its own role, pg_signal_backend or, for one of a \
+pub(super) const RIGHT: &str = "Ending a session requires its own role, pg_signal_backend or, for one of a \
                      superuser, a superuser: name one after -U.";
 /// An application takes an advisory lock by a number, so that no table has it.
 const ADVISORY: &str = "The session holds an advisory lock: ending the session releases it. Behind \
@@ -347,7 +347,7 @@ fn session_query(pid: u32) -> String {
 
 /// Reports whether a session that has been idle in its transaction for `since` may be that of a job in
 /// progress, which then does something else meanwhile, such as an HTTP request.
-fn may_be_job(observation: &Observation, service: &str, since: Duration) -> bool {
+pub(super) fn may_be_job(observation: &Observation, service: &str, since: Duration) -> bool {
     if !is_sidekiq(service) && OTHER_SERVICES.contains(&service) {
         return false;
     }

@@ -37,6 +37,9 @@ fn remedied(
         durability::APPENDFSYNC if risk.kind == RiskKind::Loss => {
             finding.next(set("appendfsync", "always"))
         }
+        durability::APPENDFSYNC if risk.kind == RiskKind::Rejected => {
+            finding.next(set("appendfsync", "everysec"))
+        }
         durability::MIN_REPLICAS => {
             let consequence = format!(
                 "{} With the command, Redis rejects every write while no replica is connected.",
@@ -106,5 +109,17 @@ mod tests {
         assert_eq!(severities(no_replica), [Severity::Critical]);
         let evicts = |redis: &mut RedisServer| redis.info.maxmemory_policy = "allkeys-lru".into();
         assert_eq!(severities(evicts), [], "redis-eviction reports it");
+    }
+
+    #[test]
+    fn a_disk_that_confirms_too_late_has_a_command() {
+        let mut observation = healthy::observation();
+        let redis = observation.redis[0].known_mut();
+        redis.push_confirmation = Some(PushConfirmation { disk: true, replicas: 0 });
+        "8.0.0".clone_into(&mut redis.info.version);
+        redis.info.persistence.append_fsync = Some(AppendFsync::No);
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Critical);
+        assert!(finding.next.unwrap().contains("CONFIG SET appendfsync everysec"));
     }
 }

@@ -70,10 +70,13 @@ fn found(
         ));
     }
     // A replica that is temporarily down still needs the slot, which cannot be detected from here.
-    let consequence = format!("{} {RIGHT}", finding.consequence);
+    let consequence = format!(
+        "{} The command drops it: run it only if no client will come back for it. {RIGHT}",
+        finding.consequence
+    );
     let finding = finding.leads_to(consequence);
     let drop = format!("SELECT pg_drop_replication_slot({})", sql::literal(&slot.name));
-    finding.next(format!("if it is no longer needed: {}", observation.psql(&drop)))
+    finding.next(observation.psql(&drop))
 }
 
 fn used(slot: &ReplicationSlot) -> String {
@@ -206,8 +209,7 @@ mod tests {
         assert_eq!(finding.evidence, expected);
         assert!(finding.consequence.contains("until the disk is full"), "{finding:?}");
         assert_eq!(finding.change.unwrap().line, "max_slot_wal_keep_size = '14GB'");
-        let expected = "if it is no longer needed: \
-                        psql -c \"SELECT pg_drop_replication_slot('standby')\"";
+        let expected = "psql -c \"SELECT pg_drop_replication_slot('standby')\"";
         assert_eq!(finding.next.as_deref(), Some(expected));
         let finding = with(SlotLimit::Unlimited, |it| it.held_bytes = GIB).unwrap();
         assert_eq!(finding.change.unwrap().line, "max_slot_wal_keep_size = '10GB'");

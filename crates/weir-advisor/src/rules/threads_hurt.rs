@@ -30,14 +30,15 @@ fn judge(throughput: &Throughput) -> Option<Finding> {
     let above =
         |level: &&Goodput| level.threads > enough.threads && !equal(level) && !is_chance(level);
     let worse = levels.iter().filter(above).max_by_key(|level| level.threads);
+    // With that many or fewer, more threads are a thing of the past.
+    let worse = worse.filter(|_| throughput.threads_now > enough.threads);
     worse.map(|worse| found(throughput, enough, worse))
 }
 
 fn found(throughput: &Throughput, enough: &Goodput, worse: &Goodput) -> Finding {
     let threads = throughput.threads_now;
-    let run = if threads == 1 { "runs" } else { "run" };
     let evidence = format!(
-        "{} completed {}, {} threads only {}; {threads} {run} now",
+        "{} completed {}, {} threads only {}; {threads} run now",
         wording::number(enough.threads, "thread", "threads"),
         rate(enough.jobs_per_second),
         worse.threads,
@@ -95,9 +96,11 @@ mod tests {
     fn one_thread_is_one() {
         let mut observation = healthy::observation();
         let throughput = &mut observation.goodput.known_mut()[0];
-        (throughput.levels, throughput.threads_now) = (vec![level(1, 20.0), level(30, 12.0)], 1);
-        let expected = "1 thread completed 20.0/s, 30 threads only 12.0/s; 1 runs now";
+        (throughput.levels, throughput.threads_now) = (vec![level(1, 20.0), level(30, 12.0)], 2);
+        let expected = "1 thread completed 20.0/s, 30 threads only 12.0/s; 2 run now";
         assert_eq!(check(&observation)[0].evidence, expected);
+        observation.goodput.known_mut()[0].threads_now = 1;
+        assert_eq!(check(&observation), [], "the line was followed");
     }
 
     #[test]

@@ -66,11 +66,39 @@ impl PostgresServer {
     /// Stops it in order, and starts it with other settings in the file that it includes.
     pub(crate) fn restart_including(&mut self, included: &str) {
         std::fs::write(self.folder.path().join("included.conf"), included).unwrap();
+        self.restart_with(&[]);
+    }
+
+    /// Stops it in order, and starts it with these settings on its command line.
+    pub(crate) fn restart_with(&mut self, settings: &[&str]) {
         self.signal("-INT");
         self.log.take().unwrap().join().unwrap();
-        let served = serve(&programs().unwrap(), self.folder.path(), self.port, &[]);
+        let served = serve(&programs().unwrap(), self.folder.path(), self.port, settings);
         let (child, log) = served.expect("it starts with other settings");
         (self.child, self.log) = (child, Some(log));
+    }
+
+    /// Adds a line to a file of settings: its path, or its name in the folder of `postgresql.conf`.
+    #[allow(dead_code, reason = "the tests of the program change settings as doctor says")]
+    pub(crate) fn append(&self, file: &str, line: &str) {
+        let path = self.folder.path().join("data").join(file);
+        let mut conf = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        writeln!(conf, "{line}").unwrap();
+    }
+
+    /// Pastes statements into psql, as the superuser: each is one of its own.
+    #[allow(dead_code, reason = "the tests of the program run what doctor prints")]
+    pub(crate) fn paste(&self, statements: &str) {
+        let mut psql = self.psql();
+        psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = psql.spawn().unwrap();
+        writeln!(child.stdin.take().unwrap(), "{statements}").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "{statements}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -102,12 +130,17 @@ impl PostgresServer {
 
     /// One statement, as the superuser, through the socket.
     pub(crate) fn run(&self, statement: &str) {
+        let output = self.psql().args(["-c", statement]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn psql(&self) -> Command {
         let folder = self.folder.path().display().to_string();
         let port = self.port.to_string();
         let mut psql = Command::new("psql");
         psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", &folder, "-p", &port]);
-        let output = psql.args(["-U", "postgres", "-c", statement]).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        psql.args(["-U", "postgres"]);
+        psql
     }
 
     /// A client that stays: `psql` under the name of another program.

@@ -4,7 +4,9 @@
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod drain;
+mod follow;
 mod healthy;
+mod jobs;
 mod killed;
 mod observe;
 mod page;
@@ -16,10 +18,14 @@ mod places;
 mod plan;
 mod pooler;
 mod postgres;
+mod postgres_connections;
+mod postgres_locks;
 #[allow(dead_code, reason = "the tests of weir-observe read its log as well")]
 #[path = "../../../weir-observe/tests/it/postgres_server.rs"]
 pub(crate) mod postgres_server;
+mod postgres_settings;
 mod redis;
+mod redis_refusals;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
 #[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]
 pub(crate) mod redis_server;

@@ -1,7 +1,6 @@
 //! Real processes of Sidekiq: of the version that the system has, or of another one whose program
 //! `WEIR_SIDEKIQ` names.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -46,7 +45,7 @@ const AGE: &str = "local function aged(text, field) \
 
 pub(super) struct Sidekiq {
     child: Child,
-    _folder: TempDir,
+    folder: TempDir,
     pub(super) identity: String,
 }
 
@@ -62,21 +61,51 @@ impl Sidekiq {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Option<Self> {
+        #[expect(clippy::disallowed_methods, reason = "other versions are tried by hand")]
+        let program = std::env::var("WEIR_SIDEKIQ").unwrap_or_else(|_| "sidekiq".to_owned());
+        let mut command = Command::new(program);
+        command.args(["-r", "./worker.rb"]).args(arguments).envs(environment.iter().copied());
+        Self::start_command(redis, command)
+    }
+
+    /// Starts a process with a line that doctor has printed, in a folder as an application has it.
+    pub(super) fn start_line(redis: &RedisServer, line: &str) -> Option<Self> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec {line}")]);
+        Self::start_command(redis, shell)
+    }
+
+    fn start_command(redis: &RedisServer, mut command: Command) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("worker.rb"), WORKER).expect("written");
+        std::fs::create_dir(folder.path().join("config")).expect("created");
+        for (file, text) in [
+            ("worker.rb", WORKER),
+            ("Gemfile", "gem 'sidekiq'\n"),
+            ("config/sidekiq.yml", ":require: ./worker.rb\n"),
+        ] {
+            std::fs::write(folder.path().join(file), text).expect("written");
+        }
+        let log = std::fs::File::create(folder.path().join("log")).expect("created");
+        command.current_dir(&folder);
+        command.env("REDIS_URL", format!("redis://127.0.0.1:{}/0", redis.port));
+        command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null());
         let before = identities(redis);
-        let mut command = command(redis, folder.path(), arguments);
-        let Ok(child) = command.envs(environment.iter().copied()).spawn() else {
+        let Ok(child) = command.spawn() else {
             eprintln!("skipped: there is no sidekiq (Debian: ruby-sidekiq)");
             return None;
         };
-        let mut process = Self { child, _folder: folder, identity: String::new() };
+        let mut process = Self { child, folder, identity: String::new() };
         wait_until("Sidekiq beats", || {
             let new = identities(redis).into_iter().find(|it| !before.contains(it));
             process.identity = new.unwrap_or_default();
             !process.identity.is_empty()
         });
         Some(process)
+    }
+
+    /// Returns its log.
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
     }
 
     /// Waits until its heartbeat says that it is quiet.
@@ -133,16 +162,6 @@ impl Drop for Sidekiq {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn command(redis: &RedisServer, folder: &Path, arguments: &[&str]) -> Command {
-    #[expect(clippy::disallowed_methods, reason = "other versions are tried by hand")]
-    let program = std::env::var("WEIR_SIDEKIQ").unwrap_or_else(|_| "sidekiq".to_owned());
-    let mut command = Command::new(program);
-    command.args(["-r", "./worker.rb"]).args(arguments).current_dir(folder);
-    command.env("REDIS_URL", format!("redis://127.0.0.1:{}/0", redis.port));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
 }
 
 /// Returns the identities of processes with a heartbeat.

@@ -4,15 +4,13 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use super::page::{Row, row_in_time, rows, show};
+use super::follow::{find, find_in_time};
+use super::page::show;
 use super::{code, json, run};
 use crate::faktory::Client;
 use crate::http::get;
 use crate::process::wait_until;
 use crate::weir::{Site, Weir, program};
-
-/// Looks of half a second: a job must be a minute old to be found, and what waits is counted every ten seconds.
-const LOOKS_MAX: usize = 250;
 
 /// Answers after a third of a second and says that it took 20 ms: as one behind a queue of its own.
 const SLOW_APP: &str = r#"
@@ -43,32 +41,25 @@ fn socket(weir: &Weir) -> String {
     format!("unix:{}", weir.data_dir().join("weir.sock").display())
 }
 
-/// A Weir with a job that no worker asks for.
-pub(super) struct ForgottenQueue(Weir);
-
-impl ForgottenQueue {
-    pub(super) fn push_jobs() -> Self {
-        let weir = Site::new("").start();
-        // Not as a worker: one that ended counts as connected for a minute.
-        let mut client = Client::connect_without_command(weir.jobs());
-        assert_eq!(client.run_command("HELLO {\"v\":2}"), "+OK");
-        client.run_command(
-            r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[],"queue":"pull"}"#,
-        );
-        Self(weir)
-    }
-
-    /// Returns doctor's finding, once the verdict has it.
-    pub(super) fn row(self) -> Row {
-        let source = socket(&self.0);
-        let arguments = ["--weir", &source, "--window", "500ms"];
-        let cause = "`--weir`, with a job in `pull`, and no worker";
-        let row = row_in_time(&arguments, "own-part", cause, LOOKS_MAX).expect("it was found");
-        let found = &json(&arguments)["observation"]["own_findings"]["known"][0];
-        assert_eq!(found["rule"], "no-worker");
-        assert!(self.0.stop().success());
-        row
-    }
+#[test]
+fn queue_without_worker_is_found_and_a_worker_ends_it() {
+    let weir = Site::new("").start();
+    // Not as a worker: one that ended counts as connected for a minute.
+    let mut client = Client::connect_without_command(weir.jobs());
+    assert_eq!(client.run_command("HELLO {\"v\":2}"), "+OK");
+    client.run_command(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[],"queue":"pull"}"#);
+    let source = socket(&weir);
+    let arguments = ["--weir", &source, "--window", "500ms"];
+    let cause = "`--weir`, with a job in `pull`, and no worker";
+    let found = find_in_time(&arguments, "own-part", cause, "No worker is connected");
+    let output = found.run_in(weir.site.path(), &[]);
+    assert!(output.contains("worker"), "{output}");
+    // The text says to start a worker that fetches the queue.
+    let mut worker = Client::connect(weir.jobs());
+    assert!(worker.run_command("FETCH pull").contains("it-job-0001"));
+    worker.run_command(r#"ACK {"jid":"it-job-0001"}"#);
+    show(&[found.healed_in_time(&arguments)]);
+    assert!(weir.stop().success());
 }
 
 #[test]
@@ -104,7 +95,8 @@ fn request_stages_are_reported() {
     );
     assert!(evidence.contains("for a free worker") && evidence.contains("elsewhere"), "{evidence}");
     let cause = "`--weir`, with an app that takes a third of a second and says that it takes 20 ms";
-    show(&rows(&advice, &[("inside-outside", cause)]));
+    let found = find(&advice, "inside-outside", cause, "clients wait 3");
+    show(&[found.not_followed("the app hides a queue of its own")]);
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
     assert!(weir.stop().success());
