@@ -1,7 +1,7 @@
 //! Does what doctor printed, to the letter, and looks at what doctor says then.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -181,7 +181,7 @@ fn path(programs: &Path) -> OsString {
         std::fs::set_permissions(&sudo, PermissionsExt::from_mode(0o755)).expect("changed");
     }
     let weir = Path::new(env!("CARGO_BIN_EXE_weir")).parent().expect("a folder");
-    let own = [programs.as_os_str(), weir.as_os_str()].join(&OsString::from(":"));
+    let own = [programs.as_os_str(), weir.as_os_str()].join(OsStr::new(":"));
     let usual = std::env::var_os("PATH").unwrap_or_default();
-    [own, usual].join(&OsString::from(":"))
+    [own, usual].join(OsStr::new(":"))
 }

@@ -11,6 +11,7 @@ use super::postgres_server::PostgresServer;
 use super::redis::url;
 use super::redis_server::RedisServer;
 use super::sidekiq::{Sidekiq, make_healthy};
+use crate::process::wait_until;
 
 /// A pool of Rails: each of its threads holds a connection.
 const POOL: &str = "require 'active_record'\n$0 = ARGV[1]\n\
@@ -171,7 +172,9 @@ fn provoke_open_pools(server: &PostgresServer) -> Option<Vec<Row>> {
     let pool = value(&idle, "DB_POOL=").to_owned();
     drop(web);
     let _smaller = Pool::start(server, WEB, pool.parse().expect("a number"))?;
-    all.push(idle.healed(&say(&format!("web=1x{pool}"))));
+    let pool = format!("web=1x{pool}");
+    wait_until("the other pool is closed", || idle.is_healed(&say(&pool)));
+    all.push(idle.healed(&say(&pool)));
     Some(all)
 }
 

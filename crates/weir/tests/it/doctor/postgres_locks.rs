@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::follow::{find, find_in_time};
+use super::follow::find_in_time;
 use super::json;
 use super::page::{Row, show};
 use super::postgres_server::{PostgresClient, PostgresServer};
