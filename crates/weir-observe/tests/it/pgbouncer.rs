@@ -78,10 +78,22 @@ impl PgBouncer {
 
     /// Clients that wait for a connection.
     pub(crate) fn waiting(&self) -> u64 {
+        self.clients("cl_waiting")
+    }
+
+    /// Clients that have one.
+    #[allow(dead_code, reason = "the tests of the program keep one busy")]
+    pub(crate) fn active(&self) -> u64 {
+        self.clients("cl_active")
+    }
+
+    /// The sum of a column of SHOW POOLS.
+    fn clients(&self, column: &str) -> u64 {
         let pools = self.query("SHOW POOLS");
         let mut lines = pools.lines().map(|line| line.split('|').collect::<Vec<_>>());
-        let place = lines.next().unwrap().iter().position(|name| *name == "cl_waiting").unwrap();
-        lines.filter(|row| row.len() > place).map(|row| row[place].parse::<u64>().unwrap()).sum()
+        let place = lines.next().unwrap().iter().position(|name| *name == column).unwrap();
+        let rows = lines.filter(|row| row.len() > place && row[0] != "pgbouncer");
+        rows.map(|row| row[place].parse::<u64>().unwrap()).sum()
     }
 
     fn query(&self, command: &str) -> String {

@@ -16,6 +16,9 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Maximum number of findings, because pools usually wait for the same reason.
 const FINDINGS_MAX: usize = 5;
 
+/// PgBouncer's file of settings is read then.
+const RELOAD: &str = "PgBouncer reads changed settings after RELOAD in its own database.";
+
 /// Why a pool has no connection for its waiting clients.
 enum Why<'a> {
     Paused(&'a PooledDatabase),
@@ -168,7 +171,8 @@ fn remedied(
     let name = name(observation);
     let (database, allowed, sharing) = match why {
         Why::Paused(database) => {
-            return finding.next(format!("RESUME {}; in {name}'s own database", database.name));
+            let line = format!("RESUME {};", database.name);
+            return finding.change(format!("{name}'s own database (psql -d pgbouncer)"), line);
         }
         Why::NoneOpened(_) => {
             return finding.next(format!(
@@ -194,11 +198,12 @@ fn remedied(
     };
     let of_all = database.connections_max;
     let is_met_next = matches!(why, Why::PoolFull(_)) && (1..enough).contains(&of_all);
-    let next = match is_met_next {
-        true => format!("max_db_connections = {enough} there as well; then RELOAD"),
-        false => "RELOAD in its own database".to_owned(),
-    };
-    finding.change(format!("{name}'s settings"), line).next(next)
+    let consequence = format!("{} {RELOAD}", finding.consequence);
+    let finding = finding.leads_to(consequence).change(format!("{name}'s settings"), line);
+    match is_met_next {
+        true => finding.next(format!("max_db_connections = {enough} there as well")),
+        false => finding,
+    }
 }
 
 /// Returns how many connections the database accepts at most, whatever PgBouncer may open.
@@ -298,7 +303,9 @@ mod tests {
         assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Warning, expected));
         assert_eq!(
             finding.consequence,
-            "Clients that have waited for 2 min are rejected (query_wait_timeout)."
+            format!(
+                "Clients that have waited for 2 min are rejected (query_wait_timeout). {RELOAD}"
+            )
         );
         assert_eq!(line(finding), "default_pool_size = 40");
         assert_eq!(only(pgbouncer(1, 60)).severity, Severity::Critical, "half of it is over");
@@ -364,7 +371,7 @@ mod tests {
         two.databases[0].pool_size = 5;
         two.databases[0].connections_max = 6;
         let finding = only(two);
-        let expected = "max_db_connections = 10 there as well; then RELOAD";
+        let expected = "max_db_connections = 10 there as well";
         assert_eq!(finding.next.as_deref(), Some(expected));
         assert_eq!(line(finding), "pool_size=10 in the line of app under [databases]");
         let full = all(pgbouncer(7, 12), 185).pop().unwrap();
@@ -383,7 +390,7 @@ mod tests {
         let finding = only(paused);
         assert!(finding.evidence.ends_with("app is paused (PAUSE)"), "{finding:?}");
         assert_eq!(finding.severity, Severity::Critical, "no client gets on");
-        assert_eq!(finding.next.as_deref(), Some("RESUME app; in pgbouncer's own database"));
+        assert_eq!(line(finding), "RESUME app;");
         let mut refused = pgbouncer(7, 12);
         refused.pools[0].connections = 3;
         let finding = only(refused);

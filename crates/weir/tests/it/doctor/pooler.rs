@@ -1,21 +1,54 @@
 //! A PgBouncer that is asked what it is: by doctor, by plan, by a service that looks all the time.
 
+use super::follow::{find_in_time, shell};
 use super::observe::{metric_value, metrics, wait_for_value};
+use super::page::show;
 use super::pgbouncer::PgBouncer;
 use super::postgres_server::{PostgresClient, PostgresServer};
 use super::{code, json, run};
 use crate::http::get;
-use crate::process::output_of;
+use crate::process::{output_of, wait_until};
 use crate::weir::{Site, program};
 
+const SETTINGS: &str = "default_pool_size = 1\nstats_users = weir";
 const STATEMENT: &str = "BEGIN; SELECT 1";
 
 /// Starts PgBouncer with one connection for all clients of a user.
 fn start_pooler() -> Option<(PostgresServer, PgBouncer)> {
     let server = PostgresServer::start(&["max_connections=40"])?;
     server.run("CREATE ROLE shop LOGIN");
-    let pooler = PgBouncer::start(&server, "default_pool_size = 1\nstats_users = weir")?;
+    let pooler = PgBouncer::start(&server, SETTINGS)?;
     Some((server, pooler))
+}
+
+#[test]
+fn problems_of_a_pooler_are_found_and_their_lines_work() {
+    let Some((server, pooler)) = start_pooler() else { return };
+    let (url, console, way_in) =
+        (server.url("postgres"), pooler.console("weir"), pooler.url("shop"));
+    let arguments = ["--window", "10ms", "--postgres", &url, "--pgbouncer-url", &console];
+    let busy = PostgresClient::at_begun(&way_in, "puma", "SELECT pg_sleep(600)");
+    wait_until("it has the connection", || pooler.active() == 1);
+    let waiting = PostgresClient::at_begun(&way_in, "puma", "SELECT pg_sleep(600)");
+    let cause = "two clients of a PgBouncer with `default_pool_size = 1`";
+    let found = find_in_time(&arguments, "busy-pooler", cause, "its one connection is in use");
+    pooler.reload(&format!("{SETTINGS}\n{}", found.line()));
+    let mut rows = vec![found.healed_in_time(&arguments)];
+    drop((busy, waiting));
+
+    let own = |command: &str| {
+        let admin = pooler.console("postgres");
+        shell(&format!("psql -X -d {admin} -c '{command}'"), std::path::Path::new("/"), &[]);
+    };
+    // What is paused waits for the statements in progress.
+    server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%sleep%' AND pid <> pg_backend_pid()");
+    own("PAUSE postgres");
+    let _waiting = PostgresClient::at_begun(&way_in, "puma", "SELECT 1");
+    let cause = "`PAUSE` in the console of PgBouncer, and a client";
+    let found = find_in_time(&arguments, "busy-pooler", cause, "is paused (PAUSE)");
+    own(found.line());
+    rows.push(found.healed_in_time(&arguments));
+    show(&rows);
 }
 
 #[test]
