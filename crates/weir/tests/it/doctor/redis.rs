@@ -1,7 +1,5 @@
 //! What can be wrong with a Redis, whoever uses it.
 
-use std::path::Path;
-
 use super::follow::{find, find_in_time, shell};
 use super::json;
 use super::page::{Row, show};
@@ -51,7 +49,7 @@ fn problems_of_redis_are_found_and_their_actions_work() {
     rows.extend(provoke_memory(&with_file));
     rows.extend(provoke_missing_process(&with_file));
     rows.extend(provoke_sets(&without));
-    rows.extend(provoke_expiry(&without));
+    rows.push(provoke_expiry(&without));
     rows.extend(provoke_failing_snapshot().unwrap_or_default());
     rows.extend(provoke_slow_fork());
     show(&rows);
@@ -170,7 +168,7 @@ fn provoke_sets(redis: &RedisServer) -> Vec<Row> {
 }
 
 /// Sets an expiry for a queue.
-fn provoke_expiry(redis: &RedisServer) -> Option<Row> {
+fn provoke_expiry(redis: &RedisServer) -> Row {
     // 30 days and two hours, of which minutes may pass before the sample.
     redis.run(&[&["EXPIRE", "queue:default", "2600000"]]);
     let url = url(redis);
@@ -178,7 +176,7 @@ fn provoke_expiry(redis: &RedisServer) -> Option<Row> {
     let cause = "`EXPIRE queue:default 2600000`, as a script sets it that removes old keys";
     let found = find(&json(&arguments), "expiring-queue", cause, "its key expires in 30 days");
     found.run();
-    Some(found.healed(&json(&arguments)))
+    found.healed(&json(&arguments))
 }
 
 /// Lets a snapshot fail, then removes the folder of Redis.
@@ -215,6 +213,6 @@ fn provoke_slow_fork() -> Option<Row> {
     let cause = "`BGSAVE`, and `strace -e inject=clone:delay_enter=600000`";
     let advice = json(&["--redis", &url, "--window", "10ms"]);
     let found = find(&advice, "redis-fork", cause, "its last fork took");
-    let output = found.run_in(Path::new("/"), &[]);
+    let output = found.run();
     Some(found.shown(&output, "save"))
 }
