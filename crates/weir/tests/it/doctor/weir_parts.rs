@@ -95,7 +95,7 @@ fn request_stages_are_reported() {
     );
     assert!(evidence.contains("for a free worker") && evidence.contains("elsewhere"), "{evidence}");
     let cause = "`--weir`, with an app that takes a third of a second and says that it takes 20 ms";
-    let found = find(&advice, "inside-outside", cause, "clients wait 3");
+    let found = find(&advice, "inside-outside", cause, "for a free worker");
     show(&[found.not_followed("the app hides a queue of its own")]);
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
