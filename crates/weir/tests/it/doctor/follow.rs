@@ -13,8 +13,8 @@ use super::page::{NOT_FOLLOWED, Row};
 use super::postgres_server::PostgresServer;
 use crate::process::output_of;
 
-/// Looks of a third of a second or more: a heartbeat takes ten seconds, an idle transaction a minute to be found.
-const LOOKS_MAX: usize = 200;
+/// Looks, of a third of a second or more where time must pass: an idle transaction takes a minute to be found.
+const LOOKS_MAX: usize = 300;
 
 /// A finding that doctor has printed.
 pub(super) struct Found {

@@ -17,12 +17,7 @@ fn problems_of_locks_are_found_and_their_commands_work() {
         server.run(&format!("CREATE TABLE {table} (id int)"));
         server.run(&format!("ALTER TABLE {table} OWNER TO shop"));
     }
-    // The others take longer than the minute after which this one is found.
-    let forgotten = hold(&server, "BEGIN; SELECT 1");
-    let mut rows = provoke_waits(&server);
-    rows.push(provoke_missing_standby(&server));
-    rows.push(provoke_idle_transaction(&server));
-    drop(forgotten);
+    let rows = provoke_waits(&server);
     show(&rows);
 }
 
@@ -43,13 +38,14 @@ fn wait(server: &PostgresServer, service: &str, statement: &str) -> PostgresClie
 /// Provokes waits of several kinds at once, as each takes ten seconds to be found.
 fn provoke_waits(server: &PostgresServer) -> Vec<Row> {
     let url = server.url("postgres");
-    let arguments = ["--postgres", &url, "--window", "10ms", "--pgbouncer", "0"];
+    let arguments = ["--postgres", &url, "--window", "300ms", "--pgbouncer", "0"];
     let _holders = [
         hold(server, "BEGIN; LOCK TABLE accounts"),
         hold(server, "BEGIN; SELECT * FROM orders"),
         hold(server, "BEGIN; LOCK TABLE users; PREPARE TRANSACTION 'payment-7'"),
         wait(server, "puma", "BEGIN; LOCK TABLE carts; SELECT pg_sleep(600)"),
         hold(server, "BEGIN; SELECT pg_advisory_lock(7)"),
+        hold(server, "BEGIN; SELECT 'forgotten'"),
     ];
     let _change = wait(server, "psql", "ALTER TABLE orders ADD COLUMN note text");
     let _behind = [
@@ -64,6 +60,9 @@ fn provoke_waits(server: &PostgresServer) -> Vec<Row> {
         waits.as_array().is_some_and(|waits| waits.len() >= 5)
     });
     let _after_change = wait(server, "sidekiq", "SELECT count(*) FROM orders");
+    // A minute, after which no other finding comes by itself.
+    let cause = "a session of the web that is idle in a transaction for a minute";
+    let idle = find_in_time(&arguments, "idle-in-transaction", cause, "idle in transaction");
     let find = |cause, names| find_in_time(&arguments, "lock-waits", cause, names);
 
     let cause = "a session that waits for another's `LOCK TABLE`";
@@ -85,6 +84,11 @@ fn provoke_waits(server: &PostgresServer) -> Vec<Row> {
     let found = find(cause, "its lock on carts");
     let output = found.run();
     all.push(found.shown(&output, "pg_sleep(600)"));
+    all.push(provoke_missing_standby(server));
+    server.append("postgresql.conf", idle.line());
+    server.run("SELECT pg_reload_conf()");
+    idle.run();
+    all.push(idle.healed_in_time(&arguments));
     all
 }
 
@@ -93,22 +97,11 @@ fn provoke_missing_standby(server: &PostgresServer) -> Row {
     server.run("ALTER SYSTEM SET synchronous_standby_names = 'elsewhere'");
     server.run("SELECT pg_reload_conf()");
     let url = server.url("postgres");
-    let arguments = ["--postgres", &url, "--window", "10ms", "--pgbouncer", "0"];
+    let arguments = ["--postgres", &url, "--window", "300ms", "--pgbouncer", "0"];
     let _writer = wait(server, "sidekiq", "INSERT INTO writes VALUES (1)");
     let cause = "`synchronous_standby_names` names a standby that does not exist";
     let found = find_in_time(&arguments, "lock-waits", cause, "no standby is connected");
     let folder = server.folder().display().to_string();
     found.run_in(Path::new("/"), &[("PGHOST", &folder)]);
     found.healed_in_time(&arguments)
-}
-
-fn provoke_idle_transaction(server: &PostgresServer) -> Row {
-    let url = server.url("postgres");
-    let arguments = ["--postgres", &url, "--window", "500ms", "--pgbouncer", "0"];
-    let cause = "a session of the web that is idle in a transaction for a minute";
-    let found = find_in_time(&arguments, "idle-in-transaction", cause, "idle in transaction");
-    server.append("postgresql.conf", found.line());
-    server.run("SELECT pg_reload_conf()");
-    found.run();
-    found.healed(&json(&arguments))
 }

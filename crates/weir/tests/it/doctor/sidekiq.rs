@@ -11,7 +11,7 @@ use crate::process::{wait_for, wait_until};
 /// `Wait` holds a thread, `Spin` a core; `Nap` and `Mark` say that they ran; of `Heavy` one in twenty takes
 /// twenty times as long; `Swap` changes two of six rows, in any order, of the database whose address is in
 /// Redis.
-const WORKER: &str = "require 'sidekiq'\n\
+const WORKER: &str = "require 'sidekiq'\n$stdout.sync = true\n\
     class Wait\n  include Sidekiq::Worker\n  def perform(*)\n    sleep 600\n  end\nend\n\
     class Spin\n  include Sidekiq::Worker\n  def perform(*)\n    loop { }\n  end\nend\n\
     class Nap\n  include Sidekiq::Worker\n  def perform(*)\n    sleep 0.02\n\
