@@ -14,6 +14,7 @@ fn found(finding: &VerdictFinding) -> Finding {
     let subject = format!("Weir ({})", finding.rule);
     Finding::new(NAME, finding.severity, subject, finding.problem.as_str())
         .leads_to(finding.remedy.as_str())
+        .next("weir status")
 }
 
 #[cfg(test)]
