@@ -110,8 +110,8 @@ mod tests {
         let mut observation = healthy::observation();
         *observation.postgres.known_mut().cache_hit_ratio.known_mut() = 0.5;
         let found = |it: &Observation| {
-            let findings = crate::advise(it).findings.into_iter();
-            findings.filter(|finding| finding.rule == "cache-hits").last().unwrap()
+            let mut findings = crate::advise(it).findings.into_iter();
+            findings.find(|finding| finding.rule == "cache-hits").unwrap()
         };
         assert_eq!(found(&observation).next.as_deref(), Some(PLAN));
         (observation.redis, observation.jobs) = (Vec::new(), Fact::NotAsked);

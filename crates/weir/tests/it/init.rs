@@ -49,7 +49,7 @@ fn mastodon_under_systemd_gets_settings_steps_and_a_way_back() {
     );
     let settings = app.read("weir.toml");
     for part in [
-        "command = [\"/home/mastodon/.rbenv/shims/bundle\", \"exec\", \"puma\", \"-C\", \"config/puma.rb\", \"--workers\", \"0\", \"--threads\", \"5:5\", \"--bind\", \"unix://{socket}\"]\n",
+        "command = [\"/opt/mastodon/.rbenv/shims/bundle\", \"exec\", \"puma\", \"-C\", \"config/puma.rb\", \"--workers\", \"0\", \"--threads\", \"5:5\", \"--bind\", \"unix://{socket}\"]\n",
         "environment = { RAILS_ENV = \"production\", LD_PRELOAD = \"libjemalloc.so\", MAX_THREADS = \"5\", DB_POOL = \"5\" }\n",
         "paths = [\"/api/v1/streaming\"]\n",
         "command = [\"env\", \"PORT={port}\", \"/usr/bin/node\", \"./streaming\"]\n",

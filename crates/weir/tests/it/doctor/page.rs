@@ -44,6 +44,11 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// Leaves out what to do, where that depends on the moment.
+    pub(super) fn without_action(self) -> Self {
+        Self { to_do: String::new(), ..self }
+    }
+
     /// Describes a finding that nobody has followed yet.
     pub(super) fn new(rule: &'static str, cause: &'static str, finding: &Value) -> Self {
         let word = |name: &str| finding[name].as_str().unwrap_or_default();

@@ -158,7 +158,7 @@ fn provoke_open_pools(server: &PostgresServer) -> Option<Vec<Row>> {
     const WEB: &str = "puma: cluster worker 0: 7 [shop]";
     let web = Pool::start(server, WEB, 10)?;
     let _jobs = Pool::start(server, "sidekiq 6.4.1 shop [0 of 5 busy]", 5)?;
-    let _others = [server.client("shop", "puma"), server.client("shop", "sidekiq")];
+    let _others = [server.client("shop", "report"), server.client("shop", "report")];
     let say = |web: &str| look(server, &["--pool", web, "--pgbouncer", "0"]);
     let advice = say("web=1x10");
     let cause = "pools of two Rails processes, 10 and 5, on a server with 20 connections";

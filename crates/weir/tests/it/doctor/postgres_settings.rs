@@ -112,6 +112,8 @@ fn problems_of_postgres_settings_are_found_and_their_lines_work() {
     let Some(mut server) = PostgresServer::start_including(&[], file) else { return };
     server.run("CREATE ROLE shop LOGIN");
     let mut rows: Vec<Row> = SETTINGS.iter().map(|it| provoke(it, &mut server)).collect();
+    // A value that was reset waits for it.
+    server.restart_with(&[]);
     rows.push(provoke_new_limit(&server));
     rows.extend(provoke_permissions(&mut server));
     show(&rows);
@@ -130,9 +132,11 @@ fn provoke(setting: &Setting, server: &mut PostgresServer) -> Row {
         Provoke::Shipped => {}
     }
     server.run("SELECT pg_reload_conf()");
-    let _web = server.client("shop", "puma");
+    let web = server.client("shop", "puma");
     let url = server.url("postgres");
     let found = find_in_time(&arguments(&url), setting.rule, setting.cause, setting.names);
+    // Its state stays unknown until its next statement.
+    drop(web);
     let row = follow(found, server);
     // The values that were right would override what the next problem sets.
     for holder in ["SYSTEM", "DATABASE postgres", "ROLE shop"] {

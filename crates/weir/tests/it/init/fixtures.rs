@@ -59,7 +59,7 @@ impl App {
         // The compose file of the repository is there as well.
         app.write("docker-compose.yml", COMPOSE);
         app.version(4, 4);
-        let bundle = "/home/mastodon/.rbenv/shims/bundle exec";
+        let bundle = "/opt/mastodon/.rbenv/shims/bundle exec";
         app.unit("mastodon-web", &format!("{bundle} puma -C config/puma.rb"),
             "Environment=\"PORT=3000\"\nEnvironment=\"LD_PRELOAD=libjemalloc.so\"\nEnvironment=OTHER_SECRET=hunter2-of-this-app\n");
         app.unit(
