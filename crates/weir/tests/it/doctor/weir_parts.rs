@@ -62,6 +62,11 @@ fn queue_without_worker_is_found_and_a_worker_ends_it() {
     assert!(weir.stop().success());
 }
 
+/// Returns the finding about the stages of requests. Of Weir's parts there may be others, for example while an app starts.
+fn stages(advice: &Value) -> Option<&Value> {
+    advice["findings"].as_array()?.iter().find(|finding| finding["rule"] == "inside-outside")
+}
+
 #[test]
 fn request_stages_are_reported() {
     let site = Site::new(
@@ -81,13 +86,10 @@ fn request_stages_are_reported() {
             asked.into_iter().for_each(|asked| drop(asked.join().expect("an answer")));
         });
         advice = json(&arguments);
-        advice["findings"].as_array().is_some_and(|it| !it.is_empty())
+        stages(&advice).is_some()
     });
-    let finding = &advice["findings"][0];
-    assert_eq!(
-        (finding["rule"].as_str(), finding["subject"].as_str()),
-        (Some("inside-outside"), Some("app shop"))
-    );
+    let finding = stages(&advice).expect("it was found");
+    assert_eq!(finding["subject"], "app shop");
     let evidence = finding["evidence"].as_str().expect("evidence");
     assert!(
         evidence.starts_with("the app says 2") || evidence.starts_with("the app says 1"),
