@@ -4,7 +4,7 @@
 //! `limits.heartbeat_timeout` is reaped: its connections are closed, and only then do its
 //! reservations return. Closing a connection affects none of this.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub(crate) struct Profile {
 #[derive(Debug, Default)]
 pub(crate) struct WorkerRegistry {
     by_wid: HashMap<Wid, RegisteredWorker>,
+    /// Workers whose BEAT the other nodes of a shared store have not been told of.
+    heard: HashSet<Wid>,
 }
 
 #[derive(Debug)]
@@ -200,7 +202,40 @@ impl WorkerRegistry {
         worker.last_beat = worker.last_beat.max(now);
         worker.profile.rss_kb = rss_kb.unwrap_or(worker.profile.rss_kb);
         worker.advance(own_state.unwrap_or_default());
-        Some(worker.state)
+        let state = worker.state;
+        if !self.heard.contains(wid) {
+            self.heard.insert(Wid::new(wid));
+        }
+        Some(state)
+    }
+
+    /// Returns how long ago the workers sent their last BEAT that have sent one since the last call.
+    pub(crate) fn take_heard(&mut self, now: Timestamp) -> Vec<(Wid, Duration)> {
+        let heard = std::mem::take(&mut self.heard).into_iter();
+        heard
+            .filter_map(|wid| {
+                let age = now.since(self.by_wid.get(&wid)?.last_beat);
+                Some((wid, age))
+            })
+            .collect()
+    }
+
+    /// Returns `heard` with the next [`Self::take_heard`] again: the other nodes could not be told.
+    pub(crate) fn keep_heard(&mut self, heard: impl IntoIterator<Item = Wid>) {
+        self.heard.extend(heard);
+    }
+
+    /// Returns the workers that have sent no BEAT to this node for `timeout`.
+    pub(crate) fn overdue(&self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
+        let overdue = self.by_wid.iter().filter(|(_, worker)| worker.last_beat + timeout <= now);
+        overdue.map(|(wid, _)| wid.clone()).collect()
+    }
+
+    /// Records that a worker sent a BEAT to another node.
+    pub(crate) fn beat_elsewhere(&mut self, wid: &Wid, at: Timestamp) {
+        if let Some(worker) = self.by_wid.get_mut(wid) {
+            worker.last_beat = worker.last_beat.max(at);
+        }
     }
 
     /// Sends a directive to one worker, or to all. Returns the number of workers.

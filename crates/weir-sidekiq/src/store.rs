@@ -37,6 +37,7 @@ mod act;
 mod adopted;
 mod backtrace;
 mod batches;
+mod beats;
 mod blocked_lists;
 mod blocked_names;
 mod change_queue;

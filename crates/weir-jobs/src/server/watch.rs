@@ -24,6 +24,7 @@ const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Reaps each worker once its last BEAT is `limits.heartbeat_timeout` ago.
 pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     let mut looked_at = None;
+    let mut are_beats_shared = true;
     loop {
         let limit = service.settings().limits.heartbeat_timeout;
         let now = service.clock.now();
@@ -31,7 +32,16 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
         if looked_at.is_some_and(|last| now.since(last) > REAP_PAUSE_MIN) {
             service.workers.borrow_mut().renew(now);
         }
-        reap(&service, now, limit);
+        let were_shared =
+            std::mem::replace(&mut are_beats_shared, share_beats(&service, now).await);
+        // Meanwhile the beats of living workers may have reached nodes that could not tell of them.
+        if are_beats_shared && !were_shared {
+            service.workers.borrow_mut().renew(now);
+        }
+        // Without the store, no job could be returned either.
+        if are_beats_shared {
+            reap(&service, now, limit);
+        }
         release_owed(&service).await;
         leased_limits::end_lapsed(&service);
         looked_at = Some(service.clock.now());
@@ -39,6 +49,32 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
         let wait = next.map_or(REAP_INTERVAL_MAX, |next| next.since(now)).min(REAP_INTERVAL_MAX);
         // New settings may shorten the timeout.
         let _ = timeout(wait, service.reloaded.notified()).await;
+    }
+}
+
+/// Tells the other nodes of a shared store which workers have sent a BEAT here, and asks them for those that have not
+/// sent one for `heartbeat_timeout`: the connections of one worker may be to several nodes, and a BEAT reaches one of
+/// them. Returns whether that is done.
+async fn share_beats<S: Store>(service: &JobService<S>, now: Timestamp) -> bool {
+    let (heard, overdue) = {
+        let mut workers = service.workers.borrow_mut();
+        let limit = service.settings().limits.heartbeat_timeout;
+        (workers.take_heard(now), workers.overdue(now, limit))
+    };
+    if !service.store.capabilities().shared || (heard.is_empty() && overdue.is_empty()) {
+        return true;
+    }
+    match service.store.exchange_beats(&heard, &overdue).await {
+        Ok(beats) => {
+            let mut workers = service.workers.borrow_mut();
+            beats.iter().for_each(|(wid, age)| workers.beat_elsewhere(wid, now - *age));
+            true
+        }
+        Err(error) => {
+            tracing::debug!(%error, "heartbeats of workers are not shared with the other nodes");
+            service.workers.borrow_mut().keep_heard(heard.into_iter().map(|(wid, _)| wid));
+            false
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use weir_base::clock::{Clock, Timestamp};
 use weir_log::Damage;
@@ -110,6 +111,8 @@ macro_rules! operations {
             backup_point() -> Result<BackupPoint, StoreError>;
             exchange_reports(node: NodeReport, workers: Vec<WorkerReport>)
                 -> Vec<(Wid, WorkerDirective)>;
+            exchange_beats(heard: &$a [(Wid, Duration)], overdue: &$a [Wid])
+                -> Result<Vec<(Wid, Duration)>, StoreError>;
             close() -> Result<(), StoreError>;
         }
     };

@@ -106,6 +106,11 @@ impl StoreKeys {
         self.weirs("reports")
     }
 
+    /// A sorted set: when each worker has last sent a BEAT to any node, in milliseconds.
+    pub(super) fn beats(&self) -> String {
+        self.weirs("beats")
+    }
+
     /// A set: the queues that may have reservations.
     pub(super) fn reserving(&self) -> String {
         self.weirs("queues")
@@ -262,7 +267,7 @@ impl StoreKeys {
         self.beside(key, "arrived")
     }
 
-    /// What nodes share, which has one slot then: `leases` (as `nodes`), `epochs`, `clean`, `reports`.
+    /// What nodes share, which has one slot then: `leases` (as `nodes`), `epochs`, `clean`, `reports`, `beats`.
     pub(super) fn of_nodes(&self, name: &str) -> String {
         self.beside("nodes", name)
     }

@@ -1,5 +1,7 @@
 //! The store as the job server knows it.
 
+use std::time::Duration;
+
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
 use weir_jobs::batches::{BatchDefinition, BatchStatus, ExportedBatch};
@@ -317,6 +319,14 @@ impl Store for RedisStore {
     ) -> Vec<(Wid, WorkerDirective)> {
         // What is missed now is reported with the next call.
         self.core.exchange_reports(node, workers).await.unwrap_or_default()
+    }
+
+    async fn exchange_beats(
+        &self,
+        heard: &[(Wid, Duration)],
+        overdue: &[Wid],
+    ) -> Result<Vec<(Wid, Duration)>, StoreError> {
+        self.core.exchange_beats(heard, overdue).await
     }
 
     fn allocate(&self, allocation: Allocation) {

@@ -56,6 +56,11 @@ impl StoreCore {
         if self.is_split() { self.keys.of_nodes("reports") } else { self.keys.reports() }
     }
 
+    /// Returns the key of the beats of workers.
+    pub(super) fn beats_key(&self) -> String {
+        if self.is_split() { self.keys.of_nodes("beats") } else { self.keys.beats() }
+    }
+
     /// Continues the epochs of a Redis that was used without slots before, so that none comes twice.
     pub(super) async fn carry_epoch(
         &self,

@@ -1,6 +1,7 @@
 //! The store of jobs in Sidekiq's layout, on a real Redis.
 
 mod batches;
+mod beats;
 mod bounds;
 mod class_metrics;
 pub(crate) mod cluster;

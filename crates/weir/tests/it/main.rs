@@ -4,6 +4,7 @@ mod admin;
 mod alert_rules;
 mod autopilot;
 mod backup;
+mod beats_over_nodes;
 mod cli;
 mod config;
 mod crash;

@@ -1,5 +1,7 @@
 //! The sharded store as the job server knows it.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::allocation::Allocation;
@@ -264,6 +266,14 @@ impl Store for ShardedStore {
         workers: Vec<WorkerReport>,
     ) -> Vec<(Wid, WorkerDirective)> {
         self.core.exchange_reports(node, workers).await
+    }
+
+    async fn exchange_beats(
+        &self,
+        heard: &[(Wid, Duration)],
+        overdue: &[Wid],
+    ) -> Result<Vec<(Wid, Duration)>, StoreError> {
+        self.core.exchange_beats(heard, overdue).await
     }
 
     fn allocate(&self, allocation: Allocation) {

@@ -1,6 +1,7 @@
 //! What the shards have together, and the state of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use weir_base::clock::Timestamp;
@@ -8,7 +9,7 @@ use weir_base::node::merged;
 use weir_jobs::model::{QueueName, Wid, WorkerDirective};
 use weir_jobs::node::{NodeReport, NodeState};
 use weir_jobs::store::{
-    Counts, QueueCounts, ShardState, Storage, Store as _, StoreCondition, WorkerReport,
+    Counts, QueueCounts, ShardState, Storage, Store as _, StoreCondition, StoreError, WorkerReport,
 };
 
 use super::shard::{Shard, ShardAbsence};
@@ -104,6 +105,21 @@ impl ShardedCore {
         });
         // What is missed now is reported with the next call.
         reported.await.done.into_iter().flat_map(|(_, directives)| directives).collect()
+    }
+
+    /// Tells every shard when workers sent a BEAT to this node, and returns the latest ones that any shard knows.
+    pub(super) async fn exchange_beats(
+        &self,
+        heard: &[(Wid, Duration)],
+        overdue: &[Wid],
+    ) -> Result<Vec<(Wid, Duration)>, StoreError> {
+        let exchanged =
+            self.on_all(async |shard: &Shard| shard.core().exchange_beats(heard, overdue).await);
+        let mut latest: HashMap<Wid, Duration> = HashMap::new();
+        for (wid, age) in exchanged.await.any_done()?.into_iter().flat_map(|(_, known)| known) {
+            latest.entry(wid).and_modify(|least| *least = age.min(*least)).or_insert(age);
+        }
+        Ok(latest.into_iter().collect())
     }
 }
 

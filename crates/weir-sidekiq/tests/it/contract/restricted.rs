@@ -259,6 +259,9 @@ async fn nodes_and_pages(redis: RedisEndpoint) {
         busy: 2,
     };
     assert_eq!(one.store.exchange_reports(NodeReport::default(), vec![worker]).await, []);
+    let beat = (Wid::new("w1"), Duration::from_secs(1));
+    let known = one.store.exchange_beats(std::slice::from_ref(&beat), &[beat.0.clone()]).await;
+    assert_eq!(known.unwrap().len(), 1);
     one.store.fail(report("job-00002")).await.unwrap();
     drop(one.crash());
     let back = other.fetch("w2", "q", Duration::from_secs(30)).await.unwrap();
