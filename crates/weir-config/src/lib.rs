@@ -186,6 +186,11 @@ impl Settings {
         self.data_dir.join("autopilot")
     }
 
+    /// Returns the folder of the audit log.
+    pub fn audit_folder(&self) -> PathBuf {
+        self.data_dir.join("audit")
+    }
+
     /// Returns the path of the file with the name of this node.
     pub fn node_file(&self) -> PathBuf {
         self.data_dir.join("node_id")

@@ -89,6 +89,9 @@ pub struct Admin {
     // job of jobs.limits.line_bytes_max.
     #[setting(advanced, size, range = 1 << 10..=1 << 30, default = 32 << 20)]
     pub body_bytes_max: usize,
+    /// Bytes of the audit log in `data_dir/audit`. Beyond half of them, its file replaces the earlier one.
+    #[setting(size, range = 64 << 10..=256 << 20, default = 16 << 20)]
+    pub audit_bytes_max: u64,
     /// The head of a request must arrive within this long.
     #[setting(advanced, range = MILLISECOND..=HOUR, default = Duration::from_secs(10))]
     pub head_timeout: Duration,

@@ -1,4 +1,5 @@
 mod autopilot;
+mod console;
 mod front;
 mod gems;
 mod keys;

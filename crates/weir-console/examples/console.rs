@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
+use weir_access::AuditLog;
+use weir_access::metrics::AuditMetrics;
 use weir_base::clock::Clock;
 use weir_base::history;
 use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::sampler::Sampler;
 use weir_console::settings::ConsoleSettings;
-use weir_console::{DemoControl, Deps, Histories, JobsSource, Routes, router};
+use weir_console::{Accounts, DemoControl, Deps, Histories, JobsSource, Routes, router};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
 use weir_jobs::settings::{JobServerLimits, StoreKind};
@@ -50,10 +52,14 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     };
     let jobs_url = format!("tcp://127.0.0.1:{jobs_port}");
     let jobs = JobsSource::new(running.handle(), JobServerLimits::default(), &jobs_url, histories);
+    let audit_folder = folder.path().join("audit");
+    let clock = Clock::system();
     let deps = Deps {
+        accounts: Accounts::new(&settings),
+        audit: AuditLog::open(&audit_folder, 1 << 20, clock.clone(), AuditMetrics::default())?,
         jobs: Some(jobs),
         live,
-        clock: Clock::system(),
+        clock,
         settings,
         realtime: None,
         front: None,

@@ -2,17 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Semaphore;
 use weir_autopilot::AutopilotHandle;
 use weir_base::token_bucket::{KeyedBuckets, Rate};
 
 use crate::deps::Deps;
 use crate::front::FrontSource;
 use crate::gems::GemIndex;
+use crate::guard::accounts::PasswordCheck;
 use crate::guard::client::LoginClient;
 use crate::guard::session::Sessions;
 use crate::guard::token;
 use crate::jobs::JobsSource;
-use crate::metrics::ConsoleMetrics;
+use crate::metrics::{ConsoleLimit, ConsoleMetrics};
 use crate::observed::ObservedSource;
 use crate::page_error::PageError;
 use crate::realtime::RealtimeSource;
@@ -28,6 +30,7 @@ pub(crate) struct Console {
     pub(crate) csrf_without_session: String,
     sessions: Mutex<Sessions>,
     login_tries: Mutex<KeyedBuckets<LoginClient>>,
+    password_checks: Semaphore,
 }
 
 impl Console {
@@ -43,6 +46,7 @@ impl Console {
             csrf_without_session: token::random(),
             sessions: Mutex::new(sessions),
             login_tries: Mutex::new(KeyedBuckets::new(rate, LOGIN_ADDRESSES_MAX)),
+            password_checks: Semaphore::new(limits.password_checks_max),
             deps,
         }
     }
@@ -97,6 +101,20 @@ impl Console {
 
     pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks a password on another thread: a hash takes memory and time. Further checks wait.
+    pub(crate) async fn check_password(&self, check: PasswordCheck, password: String) -> bool {
+        if !check.is_costly() {
+            return check.accepts(&password);
+        }
+        if self.password_checks.available_permits() == 0 {
+            self.metrics().limit_hit(ConsoleLimit::PasswordChecksMax);
+        }
+        // The semaphore is never closed.
+        let Ok(_permit) = self.password_checks.acquire().await else { return false };
+        let checked = tokio::task::spawn_blocking(move || check.accepts(&password)).await;
+        checked.unwrap_or(false)
     }
 
     pub(crate) fn login_tries(&self) -> MutexGuard<'_, KeyedBuckets<LoginClient>> {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use axum::Router;
+use weir_access::AuditLog;
 use weir_autopilot::AutopilotHandle;
 use weir_base::clock::Clock;
 
 use crate::demo::DemoControl;
 use crate::front::FrontSource;
 use crate::gems::GemIndex;
+use crate::guard::accounts::Accounts;
 use crate::jobs::JobsSource;
 use crate::live::Live;
 use crate::observed::ObservedSource;
@@ -24,6 +26,9 @@ pub struct Deps {
     pub live: Live,
     pub clock: Clock,
     pub settings: ConsoleSettings,
+    /// The users and tokens of `settings`; a reload replaces them.
+    pub accounts: Accounts,
+    pub audit: AuditLog,
     pub realtime: Option<RealtimeSource>,
     pub front: Option<FrontSource>,
     pub gems: Option<Arc<dyn GemIndex>>,

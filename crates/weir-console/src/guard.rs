@@ -1,10 +1,13 @@
 //! Access control: every request passes through here before it reaches a page.
 //!
-//! From the outside in: headers, deadline, host and origin, the visitor, and then the access rules
-//! of each area. Open routes (`/health`, `/ready`) have headers and deadline only.
+//! From the outside in: headers, deadline, host and origin, the visitor, the access rules of each area, and then the
+//! visitor's role and the audit log. Open routes (`/health`, `/ready`) have headers and deadline only.
 
+pub(crate) mod accounts;
+mod authorization;
 pub(crate) mod client;
 pub(crate) mod form;
+pub(crate) mod form_access;
 mod headers;
 mod host;
 pub(crate) mod login;
@@ -37,7 +40,9 @@ pub(crate) fn protect(
     let counters = console.metrics().clone();
     let deadline = console.deps.settings.limits.request_timeout;
     let body_bytes_max = console.deps.settings.limits.body_bytes_max;
+    let authorize = || from_fn_with_state(Arc::clone(&console), authorization::authorize);
     let people = people
+        .layer(authorize())
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(from_fn_with_state(Arc::clone(&console), demand_login));
     let public = Router::new()
@@ -46,6 +51,7 @@ pub(crate) fn protect(
         .layer(DefaultBodyLimit::max(body_bytes_max));
     let api = Router::new()
         .nest("/v1", routes.api)
+        .layer(authorize())
         .layer(from_fn_with_state(Arc::clone(&console), demand_program_or_person));
     let metrics =
         routes.metrics.layer(from_fn_with_state(Arc::clone(&console), demand_metrics_access));
@@ -117,7 +123,7 @@ async fn demand_login(
 ) -> Response {
     match access(&request) {
         Access::Person => next.run(request).await,
-        Access::Program if console.deps.settings.password.is_none() => next.run(request).await,
+        Access::Program if !console.deps.accounts.has_login() => next.run(request).await,
         Access::Program | Access::Stranger if request.method().is_safe() => {
             let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
             Redirect::to(&login::address(path)).into_response()
@@ -167,9 +173,10 @@ async fn demand_metrics_access(
 }
 
 fn unauthorized(console: &Console) -> Response {
-    let text = match console.deps.settings.token {
-        Some(_) => "send the API token: Authorization: Bearer ..\n",
-        None => "no API token is set (console.token): log in at /login, or use the unix socket\n",
+    let text = if console.deps.accounts.has_tokens() {
+        "send the API token: Authorization: Bearer ..\n"
+    } else {
+        "no API token is set (console.token): log in at /login, or use the unix socket\n"
     };
     let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

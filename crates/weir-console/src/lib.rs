@@ -44,6 +44,7 @@ use axum::Router;
 use crate::console::Console;
 pub use crate::demo::DemoControl;
 pub use crate::deps::{Deps, Routes};
+pub use crate::guard::accounts::Accounts;
 pub use crate::jobs::{Histories, JobsSource};
 pub use crate::realtime::RealtimeSource;
 

@@ -17,6 +17,7 @@ pub struct ConsoleMetrics {
 pub(crate) enum ConsoleLimit {
     SessionsMax,
     LoginBurst,
+    PasswordChecksMax,
     StreamsMax,
     BodyBytesMax,
     RequestTimeout,
@@ -55,6 +56,7 @@ impl ConsoleMetrics {
         let limit = match limit {
             ConsoleLimit::SessionsMax => "sessions_max",
             ConsoleLimit::LoginBurst => "login_burst",
+            ConsoleLimit::PasswordChecksMax => "password_checks_max",
             ConsoleLimit::StreamsMax => "streams_max",
             ConsoleLimit::BodyBytesMax => "body_bytes_max",
             ConsoleLimit::RequestTimeout => "request_timeout",

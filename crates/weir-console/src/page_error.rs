@@ -3,6 +3,7 @@
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use weir_access::ForbiddenError;
 use weir_jobs::handle::HandleError;
 use weir_jobs::store::StoreError;
 use weir_realtime::operations::OperationError;
@@ -24,6 +25,10 @@ pub(crate) enum PageError {
     FormRejected(String),
     #[error("log in first")]
     NotLoggedIn,
+    #[error(
+        "{0}; an admin can change the role in weir.toml (console.users), or log in as another user"
+    )]
+    Forbidden(ForbiddenError),
     #[error("{0}")]
     Unavailable(String),
     #[error(
@@ -66,7 +71,7 @@ impl PageError {
                 | HandleError::NoSuchTask(_),
             )
             | Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::StaleForm => StatusCode::FORBIDDEN,
+            Self::StaleForm | Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::FormRejected(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotLoggedIn => StatusCode::UNAUTHORIZED,
         }

@@ -2,6 +2,7 @@
 //! Handlers that change something take a [`crate::guard::form::CheckedForm`].
 
 mod act;
+mod audit;
 mod autopilot;
 mod batches;
 mod chart;
@@ -34,6 +35,7 @@ mod snapshot;
 mod store;
 mod tasks;
 mod theme;
+mod users;
 mod workers;
 mod xray;
 
@@ -61,6 +63,9 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/gems", get_page(|request| Box::pin(gems::page(request))))
         .route("/gems/look", post_form(|request| Box::pin(gems::poll_upstreams(request))))
         .route("/gem", get_page(|request| Box::pin(gems::gem::page(request))))
+        .route("/users", get_page(|request| Box::pin(users::page(request))))
+        .route("/users/act", post_form(|request| Box::pin(users::act(request))))
+        .route("/audit", get_page(|request| Box::pin(audit::page(request))))
         .route("/events", get_page(|request| Box::pin(events::open(request))))
         .route("/theme", post_form(|request| Box::pin(theme::choose(request))))
         .route("/logout", axum::routing::post(login::log_out))

@@ -1,11 +1,17 @@
 //! The console's settings, with the defaults.
 
+pub(crate) mod access;
+
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_base::node::is_web_address;
 use weir_base::secret::Secret;
 use weir_settings::{DAY, HOUR, MILLISECOND, Section, WAIT};
+
+use self::access::TOKEN_CHARACTERS_MIN;
+pub use self::access::{ConsoleToken, ConsoleUser};
 
 /// Settings of the console. Field names are the names in `weir.toml` under `[console]`; a
 /// `Duration` named `x` is written as `x = "10s"`.
@@ -16,9 +22,11 @@ pub struct ConsoleSettings {
     /// password. "off": not served; commands use the socket in data_dir.
     #[setting(listener, upgrade, default = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 7420))))]
     pub listen: Option<SocketAddr>,
-    /// Password for the login. None: no login, on loopback only.
+    /// Password of the user admin. None, and no `[console.users.NAME]`: no login, on loopback only.
+    #[setting(reload)]
     pub password: Option<Secret>,
-    /// Token for programs, which send it to /v1 and /metrics as `Authorization: Bearer ..`.
+    /// Token for programs, which send it to /v1 and /metrics as `Authorization: Bearer ..`; its role is admin.
+    #[setting(reload)]
     pub token: Option<Secret>,
     /// Host names (without port) of the console, in addition to loopback names and plain IP
     /// addresses; others are rejected.
@@ -39,6 +47,10 @@ pub struct ConsoleSettings {
     pub session_age_max: Duration,
     #[setting(section)]
     pub limits: ConsoleLimits,
+    #[setting(with = access::read_users)]
+    pub users: BTreeMap<String, ConsoleUser>,
+    #[setting(with = access::read_tokens)]
+    pub tokens: BTreeMap<String, ConsoleToken>,
 }
 
 /// Every limit of the console.
@@ -60,6 +72,10 @@ pub struct ConsoleLimits {
     /// After login_burst attempts, an address may try once more after each of these intervals.
     #[setting(advanced, range = WAIT, default = Duration::from_secs(10))]
     pub login_interval: Duration,
+    /// Passwords that are compared with a hash at once; each takes the memory that its hash says (19 MiB), and the others
+    /// wait.
+    #[setting(advanced, range = 1..=1_000, default = 2)]
+    pub password_checks_max: usize,
     /// Live streams open at once; further ones get 503.
     #[setting(advanced, range = 1..=1_000_000, default = 64)]
     pub streams_max: usize,
@@ -117,9 +133,6 @@ pub struct ConsoleSettingError {
     pub message: String,
 }
 
-/// The shortest accepted token: 16 characters of base64 have 96 bits.
-const TOKEN_CHARACTERS_MIN: usize = 16;
-
 impl ConsoleSettings {
     /// Returns the address at which browsers on other machines reach the console, if there is any.
     #[must_use]
@@ -145,6 +158,12 @@ impl ConsoleSettings {
         self.hosts.iter().cloned().chain(of_url.map(str::to_owned)).collect()
     }
 
+    /// Returns whether visitors must log in.
+    #[must_use]
+    pub fn has_login(&self) -> bool {
+        self.password.is_some() || !self.users.is_empty()
+    }
+
     /// Returns all errors of these settings.
     #[must_use]
     pub fn problems(&self) -> Vec<ConsoleSettingError> {
@@ -152,7 +171,7 @@ impl ConsoleSettings {
         let mut report =
             |setting, message: String| problems.push(ConsoleSettingError { setting, message });
         if let Some(ip) = self.listen.map(|listen| listen.ip())
-            && self.password.is_none()
+            && !self.has_login()
             && !ip.is_loopback()
         {
             report(
@@ -165,6 +184,15 @@ impl ConsoleSettings {
         }
         if self.password.as_ref().is_some_and(|password| password.expose().is_empty()) {
             report("password", "the password is empty".into());
+        }
+        if self.password.is_some() && self.users.contains_key(access::ADMIN) {
+            let admin = access::ADMIN;
+            report(
+                "password",
+                format!(
+                    "{admin} is the user with this password: rename console.users.{admin}, or remove console.password"
+                ),
+            );
         }
         if self.token.as_ref().is_some_and(|token| token.expose().len() < TOKEN_CHARACTERS_MIN) {
             report("token", format!("the token has fewer than {TOKEN_CHARACTERS_MIN} characters"));

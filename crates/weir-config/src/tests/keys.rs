@@ -74,6 +74,12 @@ fn section_toml(section: &str, name: &str) -> String {
         return format!("{heading}\nurl = \"redis://127.0.0.1\"");
     }
     match section {
+        "console.users.NAME" => {
+            return format!("{heading}\npassword_hash = \"{}\"", console::HASH);
+        }
+        "console.tokens.NAME" => {
+            return format!("{heading}\ntoken = {{ env = \"DATABASE_URL\" }}");
+        }
         "jobs.cron[]" => return format!("{heading}\nname = \"a\"\njob.jobtype = \"T\""),
         "jobs.cron[].job" => {
             return format!("[[jobs.cron]]\nname = \"a\"\n{heading}\njobtype = \"T\"");

@@ -1,11 +1,13 @@
 //! Login sessions: random cookies in memory, limited in number, idle time and age. They end with
 //! the process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+use super::accounts::LoginProof;
 use super::token;
 
 /// The sessions of one console.
@@ -25,9 +27,25 @@ pub(crate) struct NewSession {
     pub(crate) others_ended: usize,
 }
 
+/// A valid session.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundSession {
+    /// The token that its forms carry.
+    pub(crate) csrf: String,
+    pub(crate) login: LoginProof,
+}
+
+/// The sessions of a user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UserSessions {
+    pub(crate) count: usize,
+    pub(crate) used_at: Timestamp,
+}
+
 #[derive(Debug)]
 struct LoginSession {
     csrf: String,
+    login: LoginProof,
     began_at: Timestamp,
     used_at: Timestamp,
 }
@@ -38,7 +56,7 @@ impl Sessions {
     }
 
     /// Begins a session. At the limit `sessions_max`, the session with the longest idle time ends.
-    pub(crate) fn begin(&mut self, now: Timestamp) -> NewSession {
+    pub(crate) fn begin(&mut self, login: LoginProof, now: Timestamp) -> NewSession {
         let mut others_ended = 0;
         if self.by_id.len() >= self.sessions_max {
             self.end_dead(now);
@@ -52,13 +70,13 @@ impl Sessions {
             others_ended += 1;
         }
         let id = token::random();
-        let session = LoginSession { csrf: token::random(), began_at: now, used_at: now };
+        let session = LoginSession { csrf: token::random(), login, began_at: now, used_at: now };
         self.by_id.insert(id.clone(), session);
         NewSession { id, others_ended }
     }
 
-    /// Returns the CSRF token of a valid session, and marks the session as used now.
-    pub(crate) fn csrf(&mut self, id: &str, now: Timestamp) -> Option<String> {
+    /// Returns a valid session, and marks it as used now.
+    pub(crate) fn find(&mut self, id: &str, now: Timestamp) -> Option<FoundSession> {
         let (idle_max, age_max) = (self.idle_max, self.age_max);
         let session = self.by_id.get_mut(id)?;
         if !session.is_alive(now, idle_max, age_max) {
@@ -66,7 +84,26 @@ impl Sessions {
             return None;
         }
         session.used_at = now;
-        Some(session.csrf.clone())
+        Some(FoundSession { csrf: session.csrf.clone(), login: session.login.clone() })
+    }
+
+    /// Returns the valid sessions of each user.
+    pub(crate) fn by_user(&self, now: Timestamp) -> BTreeMap<Arc<str>, UserSessions> {
+        let mut users: BTreeMap<Arc<str>, UserSessions> = BTreeMap::new();
+        let is_alive = |session: &&LoginSession| session.is_alive(now, self.idle_max, self.age_max);
+        for session in self.by_id.values().filter(is_alive) {
+            let user = users.entry(Arc::clone(&session.login.identity.name)).or_default();
+            user.count += 1;
+            user.used_at = user.used_at.max(session.used_at);
+        }
+        users
+    }
+
+    /// Ends all sessions of a user, and returns their number.
+    pub(crate) fn end_all_of(&mut self, user: &str) -> usize {
+        let before = self.by_id.len();
+        self.by_id.retain(|_, session| &*session.login.identity.name != user);
+        before - self.by_id.len()
     }
 
     pub(crate) fn end(&mut self, id: &str) {
@@ -93,6 +130,12 @@ mod tests {
         Timestamp::from_millis(seconds * 1_000)
     }
 
+    fn login() -> LoginProof {
+        let password = Some(weir_base::secret::Secret::new("x"));
+        let settings = crate::settings::ConsoleSettings { password, ..Default::default() };
+        crate::guard::accounts::Accounts::new(&settings).proof("").unwrap()
+    }
+
     fn sessions(max: usize) -> Sessions {
         Sessions::new(max, Duration::from_secs(10), Duration::from_secs(25))
     }
@@ -100,32 +143,43 @@ mod tests {
     #[test]
     fn a_session_expires_when_idle_or_old() {
         let mut all = sessions(10);
-        let id = all.begin(at(0)).id;
-        assert!(all.csrf(&id, at(9)).is_some());
-        assert!(all.csrf(&id, at(18)).is_some());
-        assert!(all.csrf(&id, at(25)).is_none(), "old");
-        let id = all.begin(at(100)).id;
-        assert!(all.csrf(&id, at(110)).is_none(), "idle");
+        let id = all.begin(login(), at(0)).id;
+        assert!(all.find(&id, at(9)).is_some());
+        assert!(all.find(&id, at(18)).is_some());
+        assert!(all.find(&id, at(25)).is_none(), "old");
+        let id = all.begin(login(), at(100)).id;
+        assert!(all.find(&id, at(110)).is_none(), "idle");
     }
 
     #[test]
     fn a_session_over_the_limit_ends_the_most_idle_one() {
         let mut all = sessions(2);
-        let (first, second) = (all.begin(at(0)).id, all.begin(at(1)).id);
-        assert!(all.csrf(&first, at(2)).is_some());
-        let third = all.begin(at(3));
+        let (first, second) = (all.begin(login(), at(0)).id, all.begin(login(), at(1)).id);
+        assert!(all.find(&first, at(2)).is_some());
+        let third = all.begin(login(), at(3));
         assert_eq!(third.others_ended, 1);
         let third = third.id;
-        assert!(all.csrf(&second, at(3)).is_none());
-        assert!(all.csrf(&first, at(3)).is_some() && all.csrf(&third, at(3)).is_some());
+        assert!(all.find(&second, at(3)).is_none());
+        assert!(all.find(&first, at(3)).is_some() && all.find(&third, at(3)).is_some());
     }
 
     #[test]
     fn an_ended_session_is_removed() {
         let mut all = sessions(2);
-        let id = all.begin(at(0)).id;
+        let id = all.begin(login(), at(0)).id;
         all.end(&id);
-        assert!(all.csrf(&id, at(0)).is_none());
-        assert!(all.csrf("", at(0)).is_none());
+        assert!(all.find(&id, at(0)).is_none());
+        assert!(all.find("", at(0)).is_none());
+    }
+
+    #[test]
+    fn the_sessions_of_a_user_are_counted_and_ended() {
+        let mut all = sessions(10);
+        let (first, second) = (all.begin(login(), at(0)).id, all.begin(login(), at(5)).id);
+        let user = all.by_user(at(6))["admin"];
+        assert_eq!(user, UserSessions { count: 2, used_at: at(5) });
+        assert_eq!(all.by_user(at(11))["admin"].count, 1, "the first is idle for too long");
+        assert_eq!((all.end_all_of("ann"), all.end_all_of("admin")), (0, 2));
+        assert!(all.find(&first, at(6)).is_none() && all.find(&second, at(6)).is_none());
     }
 }

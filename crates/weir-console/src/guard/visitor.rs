@@ -1,11 +1,17 @@
 //! The visitor: identified once per request, then passed to the pages.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, request::Parts};
+use weir_access::{Caller, Via};
 
+use super::accounts::Identity;
+use super::form_access::FormAccess;
+use super::session::FoundSession;
 use crate::console::Console;
-use crate::guard::token;
 use crate::page_error::PageError;
 use crate::theme::Theme;
 
@@ -18,6 +24,7 @@ pub(crate) struct Visitor {
     pub(crate) session: Option<String>,
     pub(crate) theme: Theme,
     pub(crate) access: Access,
+    pub(crate) identity: Identity,
 }
 
 /// What the sender of a request may do.
@@ -36,30 +43,50 @@ pub(crate) const COOKIE_NAME: &str = "weir_session";
 
 impl Visitor {
     pub(crate) fn new(console: &Console, headers: &HeaderMap) -> Self {
-        let settings = &console.deps.settings;
+        let accounts = &console.deps.accounts;
         let theme = cookie(headers, Theme::COOKIE_NAME).map_or(Theme::System, Theme::parse);
-        let session = cookie(headers, COOKIE_NAME).and_then(|id| {
-            let csrf = console.sessions().csrf(id, console.deps.clock.now())?;
-            Some((id.to_owned(), csrf))
-        });
-        let bearer = bearer(headers);
-        let access = match (&settings.token, bearer) {
-            (Some(expected), Some(sent)) if token::constant_time_eq(expected.expose(), sent) => {
-                Access::Program
+        let session = cookie(headers, COOKIE_NAME).and_then(|id| session(console, id));
+        let program = bearer(headers).and_then(|sent| accounts.token(sent));
+        // A client that sends a token means to use it: a wrong one must not succeed because no login is needed.
+        let has_wrong_token = bearer(headers).is_some() && accounts.has_tokens();
+        let (access, identity) = match (program, &session) {
+            (Some(program), _) => (Access::Program, program),
+            (None, Some((_, session))) => (Access::Person, session.login.identity.clone()),
+            (None, None) if has_wrong_token || accounts.has_login() => {
+                (Access::Stranger, Identity::stranger())
             }
-            // Whoever sends a token means to use it: a wrong one must not succeed because no password is set.
-            (Some(_), Some(_)) if session.is_none() => Access::Stranger,
-            _ if session.is_some() || settings.password.is_none() => Access::Person,
-            _ => Access::Stranger,
+            (None, None) => (Access::Person, Identity::anonymous()),
         };
-        let (session, csrf) = session.unzip();
+        let (session, csrf) = session.map(|(id, session)| (id, session.csrf)).unzip();
         Self {
             csrf: csrf.unwrap_or_else(|| console.csrf_without_session.clone()),
             session,
             theme,
             access,
+            identity,
         }
     }
+
+    /// Returns what the visitor's forms need.
+    pub(crate) fn forms(&self) -> FormAccess {
+        FormAccess { csrf: self.csrf.clone(), identity: self.identity.clone() }
+    }
+
+    /// Returns the sender of a request from `address` for the audit log.
+    pub(crate) fn caller(&self, via: Via, address: Option<IpAddr>) -> Caller {
+        let Identity { name, role } = &self.identity;
+        Caller { user: Arc::clone(name), role: *role, via, address }
+    }
+}
+
+/// Returns a session that is valid, and whose user is still the same.
+fn session(console: &Console, id: &str) -> Option<(String, FoundSession)> {
+    let found = console.sessions().find(id, console.deps.clock.now())?;
+    if console.deps.accounts.is_current(&found.login) {
+        return Some((id.to_owned(), found));
+    }
+    console.sessions().end(id);
+    None
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
+use weir_access::NotAChange;
 use weir_jobs::handle::{self, StepAction, StepQuery, TaskRequest, Which};
 use weir_jobs::store::Action;
 use weir_jobs::view::TaskState;
@@ -138,6 +139,8 @@ struct JobsConfirmPage {
     jobtype: String,
     order: String,
     back: String,
+    /// Why the visitor may not do it.
+    missing_role: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,6 +173,10 @@ pub(crate) async fn confirm_all(request: PageRequest) -> PageResult {
 
 fn confirm(frame: PageFrame, target: JobsActionQuery, count: u64, keys: Vec<String>) -> Response {
     let JobsActionQuery { location, action, search, jobtype, order } = target;
+    let scope = if keys.is_empty() { "all" } else { "" };
+    let conditions = [("search", search.as_str()), ("jobtype", &jobtype)];
+    let form = [&[("action", action.name()), ("scope", scope)], &conditions[..]].concat();
+    let missing_role = frame.forms.missing_for("/jobs/act", &form);
     let fields = [("search", search.as_str()), ("jobtype", &jobtype), ("order", &order)];
     html(&JobsConfirmPage {
         frame,
@@ -182,6 +189,7 @@ fn confirm(frame: PageFrame, target: JobsActionQuery, count: u64, keys: Vec<Stri
         search,
         jobtype,
         order,
+        missing_role,
     })
 }
 
@@ -205,7 +213,9 @@ pub(crate) async fn act(request: FormRequest) -> PageResult {
         let count = keys.len() as u64;
         let title = target.action.label().to_owned();
         let frame = PageFrame::new(&console, &visitor, Section::None, title);
-        return Ok(confirm(frame, target, count, keys));
+        let mut response = confirm(frame, target, count, keys);
+        response.extensions_mut().insert(NotAChange);
+        return Ok(response);
     }
     act_on_selected(&console, &target, keys).await
 }

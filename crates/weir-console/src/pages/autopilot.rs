@@ -16,6 +16,7 @@ use super::request::{FormRequest, PageRequest, PageResult};
 use crate::address::address;
 use crate::figures;
 use crate::guard::form::CheckedForm;
+use crate::guard::form_access::FormAccess;
 use crate::page_error::PageError;
 use crate::visible::visible;
 
@@ -44,7 +45,7 @@ struct AutopilotLive {
     limits: Vec<LimitRow>,
     classes: Vec<ClassRow>,
     entries: Vec<EntryRow>,
-    csrf: String,
+    forms: FormAccess,
 }
 
 struct LeaseRow {
@@ -186,7 +187,7 @@ impl AutopilotLive {
             limits: status.limits.iter().map(|limit| LimitRow::new(limit, now)).collect(),
             classes: status.classes.iter().map(ClassRow::new).collect(),
             entries: handle.journal(&query).iter().map(|it| EntryRow::new(it, now)).collect(),
-            csrf: request.visitor.csrf.clone(),
+            forms: request.visitor.forms(),
         }
     }
 }

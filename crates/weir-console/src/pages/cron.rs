@@ -12,6 +12,7 @@ use super::live_page::LiveSection;
 use super::request::{FormRequest, PageRequest, PageResult};
 use crate::address::address;
 use crate::figures;
+use crate::guard::form_access::FormAccess;
 use crate::page_error::PageError;
 use crate::visible::visible;
 
@@ -25,9 +26,9 @@ struct CronPage {
 
 #[derive(Template)]
 #[template(path = "cron_live.html")]
-struct CronLive<'a> {
+struct CronLive {
     rows: Vec<CronRow>,
-    csrf: &'a str,
+    forms: FormAccess,
 }
 
 struct CronRow {
@@ -58,7 +59,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let jobs = console.jobs()?.handle.cron().await?;
     let rows: Vec<CronRow> = jobs.iter().map(|cron| CronRow::new(cron, now)).collect();
     let has_jobs = !rows.is_empty();
-    let live = CronLive { rows, csrf: &request.visitor.csrf };
+    let live = CronLive { rows, forms: request.visitor.forms() };
     request.live_response(live.render(), &[], |live| {
         let frame = request.frame(Section::Cron, "Cron").refreshed();
         Ok(html(&CronPage { frame: frame.with_flash(flash.message()), live, has_jobs }))

@@ -3,12 +3,14 @@
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
+use weir_access::{Role, rules};
 use weir_jobs::view;
 
 use crate::assets::{self, AssetAddresses};
 use crate::console::Console;
 use crate::figures;
 use crate::front;
+use crate::guard::form_access::FormAccess;
 use crate::guard::visitor::Visitor;
 use crate::jobs;
 use crate::live::{ConsoleSnapshot, Latest};
@@ -58,6 +60,8 @@ pub(crate) enum Section {
     Plan,
     Postgres,
     Redis,
+    Users,
+    Audit,
     Docs,
     Login,
     None,
@@ -70,6 +74,7 @@ pub(crate) struct PageFrame {
     pub(crate) section: Section,
     pub(crate) theme: Theme,
     pub(crate) csrf: String,
+    pub(crate) forms: FormAccess,
     /// Whether the visitor has a session, and thus a logout button.
     pub(crate) has_session: bool,
     pub(crate) assets: &'static AssetAddresses,
@@ -140,11 +145,12 @@ impl PageFrame {
             section,
             theme: visitor.theme,
             csrf: visitor.csrf.clone(),
+            forms: visitor.forms(),
             has_session: visitor.session.is_some(),
             assets: assets::addresses(),
             groups: match section {
                 Section::Login => Vec::new(),
-                _ => groups(console, reading.as_deref()),
+                _ => groups(console, reading.as_deref(), visitor.identity.role),
             },
             alarm: reading.as_deref().and_then(Alarm::new),
             version: env!("CARGO_PKG_VERSION"),
@@ -157,6 +163,16 @@ impl PageFrame {
     pub(crate) fn with_flash(mut self, flash: Option<String>) -> Self {
         self.flash = flash;
         self
+    }
+
+    /// Returns whether the visitor may send the form to this path.
+    pub(crate) fn may(&self, path: &str) -> bool {
+        self.forms.may(path)
+    }
+
+    /// Returns why the visitor may not send the form to this path. None: they may.
+    pub(crate) fn missing(&self, path: &str) -> Option<String> {
+        self.forms.missing(path)
     }
 
     /// Reloads the page every few seconds in browsers without scripts.
@@ -198,7 +214,11 @@ impl Alarm {
     }
 }
 
-fn groups(console: &Console, reading: Option<&ConsoleSnapshot>) -> Vec<NavigationGroup> {
+fn groups(
+    console: &Console,
+    reading: Option<&ConsoleSnapshot>,
+    role: Role,
+) -> Vec<NavigationGroup> {
     let mut groups = vec![group(
         None,
         [
@@ -231,6 +251,13 @@ fn groups(console: &Console, reading: Option<&ConsoleSnapshot>) -> Vec<Navigatio
         let found = reading.and_then(|reading| reading.observed.as_ref()?.findings());
         groups.push(group(Some("Observed"), observed_entries(found)));
     }
+    let of_admins = [
+        entry(Section::Users, "/users", "Users", None),
+        entry(Section::Audit, "/audit", "Audit log", None),
+    ];
+    let mut access = group(Some("Access"), of_admins);
+    access.entries.retain(|entry| role >= rules::role_to_read(entry.address));
+    groups.extend(Some(access).filter(|access| !access.entries.is_empty()));
     groups.push(group(Some("Help"), [entry(Section::Docs, "/docs", "Docs", None)]));
     groups
 }

@@ -17,6 +17,7 @@ use super::ranges::{self, ChartRange};
 use super::request::{PageRequest, PageResult};
 use crate::figures;
 use crate::front::{AppActivity, CHARTED_APPS_MAX, FrontApp, FrontSnapshot, FrontWorker, column};
+use crate::guard::form_access::FormAccess;
 use crate::live::Latest;
 use crate::page_error::PageError;
 use crate::verdict::Finding;
@@ -59,7 +60,7 @@ struct AppCharts {
 struct FrontLive {
     findings: Vec<Finding>,
     apps: Vec<AppPart>,
-    csrf: String,
+    forms: FormAccess,
 }
 
 struct AppPart {
@@ -178,7 +179,7 @@ impl FrontLive {
         Ok(Self {
             findings: findings.filter(|finding| finding.link == "/front").cloned().collect(),
             apps: reading.apps.iter().map(|app| AppPart::new(app, &reading)).collect(),
-            csrf: request.visitor.csrf.clone(),
+            forms: request.visitor.forms(),
         })
     }
 }

@@ -14,6 +14,7 @@ use super::workers::state_word;
 use crate::address::address;
 use crate::fetchers::{Fetchers, is_running};
 use crate::figures;
+use crate::guard::form_access::FormAccess;
 use crate::guard::visitor::Visitor;
 use crate::job_location::JobLocation;
 use crate::live::ConsoleSnapshot;
@@ -47,7 +48,7 @@ struct QueueLive {
     fetched_by: String,
     workers: Vec<QueueWorkerRow>,
     more_workers: usize,
-    csrf: String,
+    forms: FormAccess,
 }
 
 /// A worker that fetches the queue.
@@ -134,7 +135,7 @@ impl QueueLive {
             fetched_by: fetched_by(&fetchers, name),
             more_workers: count - workers.len(),
             workers: workers.into_iter().map(|worker| QueueWorkerRow::new(worker, now)).collect(),
-            csrf: visitor.csrf.clone(),
+            forms: visitor.forms(),
             queue: queue.clone(),
         })
     }

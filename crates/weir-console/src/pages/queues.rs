@@ -17,6 +17,7 @@ use crate::address::address;
 use crate::console::Console;
 use crate::fetchers::Fetchers;
 use crate::figures;
+use crate::guard::form_access::FormAccess;
 use crate::job_location::JobLocation;
 use crate::jobs::JobsSnapshot;
 use crate::page_error::PageError;
@@ -36,7 +37,7 @@ struct QueuesPage<'a> {
 struct QueuesLive<'a> {
     rows: Vec<QueueTableRow<'a>>,
     summary: String,
-    csrf: &'a str,
+    forms: FormAccess,
 }
 
 /// A queue as the tables show it.
@@ -80,7 +81,7 @@ pub(crate) async fn page(request: PageRequest) -> PageResult {
     let query: QueuesQuery = request.query()?;
     let flash: QueueFlash = request.query()?;
     let queues_max = console.deps.settings.limits.page_queues;
-    let queues = QueuesLive::new(jobs, &query, queues_max, &request.visitor.csrf);
+    let queues = QueuesLive::new(jobs, &query, queues_max, request.visitor.forms());
     request.live_response(queues.render(), &query.fields(), |live| {
         let frame = request.frame(Section::Queues, "Queues").refreshed();
         let frame = frame.with_flash(flash.flash_message());
@@ -95,7 +96,7 @@ impl<'a> QueuesLive<'a> {
         reading: &'a JobsSnapshot,
         query: &QueuesQuery,
         queues_max: usize,
-        csrf: &'a str,
+        forms: FormAccess,
     ) -> Self {
         let fetchers = Fetchers::new(&reading.workers);
         let mut shown: Vec<&view::QueueView> =
@@ -114,7 +115,7 @@ impl<'a> QueuesLive<'a> {
         shown.truncate(queues_max);
         query.sort(&mut shown);
         let rows = shown.into_iter().map(|queue| QueueTableRow::new(queue, &fetchers)).collect();
-        Self { summary, rows, csrf }
+        Self { summary, rows, forms }
     }
 }
 
@@ -193,6 +194,8 @@ struct QueueConfirmPage {
     name: String,
     depth: u64,
     back: String,
+    /// Why the visitor may not clear it.
+    missing_role: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -206,7 +209,8 @@ pub(crate) async fn confirm(request: PageRequest) -> PageResult {
     let queue = find(&request.console, &name).await?;
     let frame = request.frame(Section::Queues, format!("Clear {name}"));
     let back = JobLocation::Queue(name.clone()).address(&[]);
-    Ok(html(&QueueConfirmPage { frame, name, depth: queue.depth, back }))
+    let missing_role = frame.forms.missing_for("/queues/act", &[("action", "clear")]);
+    Ok(html(&QueueConfirmPage { frame, name, depth: queue.depth, back, missing_role }))
 }
 
 /// Returns the queue with that name.

@@ -10,6 +10,7 @@ use super::live_page::LiveSection;
 use super::request::{FormRequest, PageRequest, PageResult};
 use crate::address::address;
 use crate::figures;
+use crate::guard::form_access::FormAccess;
 use crate::job_location::JobLocation;
 use crate::page_error::PageError;
 use crate::visible::visible;
@@ -26,7 +27,7 @@ struct TasksPage {
 struct TasksLive {
     /// The newest first.
     rows: Vec<TaskRow>,
-    csrf: String,
+    forms: FormAccess,
 }
 
 struct TaskRow {
@@ -119,7 +120,7 @@ impl TasksLive {
         let mut rows: Vec<TaskRow> =
             tasks.into_iter().map(|task| TaskRow::new(task, now)).collect();
         rows.sort_by_key(|row| (!row.is_running, std::cmp::Reverse(row.id)));
-        Ok(Self { rows, csrf: request.visitor.csrf.clone() })
+        Ok(Self { rows, forms: request.visitor.forms() })
     }
 }
 

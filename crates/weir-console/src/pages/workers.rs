@@ -13,6 +13,7 @@ use super::job::job_address;
 use super::live_page::LiveSection;
 use super::request::{FormRequest, PageRequest, PageResult};
 use crate::figures;
+use crate::guard::form_access::FormAccess;
 use crate::job_location::JobLocation;
 use crate::page_error::PageError;
 use crate::verdict::SILENT_SECONDS;
@@ -34,7 +35,7 @@ struct WorkersLive {
     /// Reservations of clients that are not worker processes.
     unassigned_jobs: Vec<BusyJob>,
     summary: String,
-    csrf: String,
+    forms: FormAccess,
 }
 
 /// A worker as the page shows it.
@@ -122,7 +123,7 @@ impl WorkersLive {
             summary,
             rows,
             unassigned_jobs: by_wid.into_values().flatten().collect(),
-            csrf: request.visitor.csrf.clone(),
+            forms: request.visitor.forms(),
         })
     }
 }

@@ -15,5 +15,6 @@ mod pages;
 mod paging;
 mod queue;
 mod realtime;
+mod roles;
 mod site;
 mod store;

@@ -16,6 +16,8 @@ use http_body_util::BodyExt;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use weir_access::metrics::AuditMetrics;
+use weir_access::{AuditEntry, AuditLog, AuditQuery};
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::history;
 use weir_base::secret::Secret;
@@ -24,7 +26,9 @@ use weir_console::gems::GemIndex;
 use weir_console::live::Live;
 use weir_console::observed::{ObservedSnapshots, ObservedSource};
 use weir_console::settings::ConsoleSettings;
-use weir_console::{DemoControl, Deps, Histories, JobsSource, RealtimeSource, Routes, router};
+use weir_console::{
+    Accounts, DemoControl, Deps, Histories, JobsSource, RealtimeSource, Routes, router,
+};
 use weir_jobs::handle::Handle;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{JobServerOptions, JobServerStop, RunningJobServer};
@@ -106,6 +110,15 @@ impl Site {
     pub(crate) fn without_jobs(&mut self) {
         self.deps.jobs = None;
         self.router = router(self.deps.clone());
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self._directory.path()
+    }
+
+    /// Returns all entries of the audit log, the newest first.
+    pub(crate) fn audit(&self) -> Vec<AuditEntry> {
+        self.deps.audit.read(&AuditQuery::default()).expect("read").entries
     }
 
     /// With an autopilot, too.
@@ -241,12 +254,19 @@ fn deps(
         histories,
     );
     let text = |text: &'static str| axum::routing::get(move || async move { text });
+    let audit =
+        AuditLog::open(&directory.join("audit"), 1 << 20, clock.clone(), AuditMetrics::default());
+    let audit = audit.expect("a thread");
     Deps {
+        accounts: Accounts::new(&settings),
         routes: Routes {
-            api: weir_admin::jobs::router(handle),
+            api: weir_admin::jobs::router(handle.clone())
+                .nest("/jobs", weir_admin::jobs::router(handle))
+                .merge(weir_admin::audit::router(audit.clone())),
             metrics: Router::new().route("/metrics", text("weir_up 1\n")),
             open: Router::new().route("/health", text("ok\n")),
         },
+        audit,
         jobs: Some(jobs),
         live,
         clock,
@@ -332,6 +352,11 @@ impl Browser {
     pub(crate) async fn log_in(&mut self) -> Page {
         let page = self.get("/login").await;
         self.submit(&page, "/login", &[("password", PASSWORD), ("next", "/retries")]).await
+    }
+
+    pub(crate) async fn log_in_as(&mut self, user: &str, password: &str) -> Page {
+        let page = self.get("/login").await;
+        self.submit(&page, "/login", &[("user", user), ("password", password)]).await
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> axum::http::request::Builder {

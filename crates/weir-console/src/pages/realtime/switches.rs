@@ -14,6 +14,7 @@ use super::super::request::{FormRequest, PageRequest, PageResult};
 use crate::address::address;
 use crate::figures;
 use crate::guard::form::CheckedForm;
+use crate::guard::form_access::FormAccess;
 use crate::page_error::PageError;
 use crate::visible::visible;
 
@@ -29,7 +30,7 @@ struct SwitchesPage {
 #[template(path = "switches_live.html")]
 struct SwitchesLive {
     rows: Vec<SwitchRow>,
-    csrf: String,
+    forms: FormAccess,
 }
 
 struct SwitchRow {
@@ -146,7 +147,7 @@ impl SwitchesLive {
         let switches = console.realtime()?.switches.list();
         Ok(Self {
             rows: switches.into_iter().map(|switch| SwitchRow::new(switch, now)).collect(),
-            csrf: request.visitor.csrf.clone(),
+            forms: request.visitor.forms(),
         })
     }
 }
