@@ -6,6 +6,7 @@
 //!
 //! - [`jobs`], [`realtime`], [`gems`], [`workers`]: the parts.
 //! - [`autopilot`]: what the autopilot sees and does.
+//! - [`audit`]: the audit log, and the record of what is changed over the socket.
 //! - [`switches`], [`restart`]: requests that concern several parts or the process.
 //! - [`status`]: one router for everything, `/v1/status`, `/health`, `/ready` and `/metrics`.
 //! - [`measured`], [`observed`]: the inputs of doctor.
@@ -13,6 +14,7 @@
 //! - [`process_metrics`], [`verdict_metrics`], [`workers_metrics`]: metrics of no single part;
 //!   `exposition`: their formats.
 
+pub mod audit;
 pub mod autopilot;
 mod exposition;
 pub mod gems;

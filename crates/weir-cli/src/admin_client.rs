@@ -10,6 +10,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use weir_admin::audit::SUDO_USER_HEADER;
 use weir_base::secret::Secret;
 use weir_net::http_client::{
     ClientSettings, HttpClient, HttpError, HttpRequest, HttpResponse, Server,
@@ -146,6 +147,11 @@ impl AdminClient {
         let headers = &mut request.headers;
         let agent = concat!("weir/", env!("CARGO_PKG_VERSION"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+        if let Some(user) = environment::variable("SUDO_USER")
+            && let Ok(user) = HeaderValue::from_str(&user)
+        {
+            headers.insert(SUDO_USER_HEADER, user);
+        }
         if let Some(token) = &self.token {
             let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose()))?;
             bearer.set_sensitive(true);
@@ -213,8 +219,8 @@ async fn read_error(response: HttpResponse) -> anyhow::Error {
         Err(_) => String::from_utf8_lossy(&body).trim().to_owned(),
     };
     let message = match (status, text) {
-        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
-            "Weir rejected the token; it must be the value of console.token".to_owned()
+        (StatusCode::UNAUTHORIZED, _) => {
+            "Weir rejected the token; it must be the value of console.token, or of a token in console.tokens".to_owned()
         }
         (status, text) if text.is_empty() => format!("Weir responded with {status}"),
         (_, text) => text,

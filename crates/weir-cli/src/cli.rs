@@ -4,6 +4,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::audit::AuditArguments;
 use crate::commands::backup::BackupArguments;
 use crate::commands::check::CheckArguments;
 use crate::commands::demo::DemoArguments;
@@ -16,10 +17,10 @@ use crate::commands::restore::RestoreArguments;
 use crate::commands::status::StatusArguments;
 use crate::commands::up::UpArguments;
 use crate::commands::{
-    AutopilotCommand, DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand,
-    SidekiqCommand, SimulateArguments, SwitchCommand, WorkersCommand, autopilot, backup, check,
-    completions, demo, docs, doctor, gems, init, jobs, man, plan, realtime, reference, restart,
-    restore, sidekiq, simulate, status, switch, workers,
+    AutopilotCommand, ConsoleCommand, DoctorArguments, GemsCommand, JobsCommand, PlanArguments,
+    RealtimeCommand, SidekiqCommand, SimulateArguments, SwitchCommand, WorkersCommand, audit,
+    autopilot, backup, check, completions, console, demo, docs, doctor, gems, init, jobs, man,
+    plan, realtime, reference, restart, restore, sidekiq, simulate, status, switch, workers,
 };
 use crate::exit::{self, Exit};
 use crate::service::ServiceCommands;
@@ -76,6 +77,11 @@ pub(crate) enum Command {
     /// Show what the autopilot of job queues sees and does, and control it
     #[command(subcommand)]
     Autopilot(AutopilotCommand),
+    /// Show who changed what in a running Weir: by the console, the admin API and the command line
+    Audit(AuditArguments),
+    /// Prepare logins of the console
+    #[command(subcommand)]
+    Console(ConsoleCommand),
     /// Diagnose a running Sidekiq with its Redis and Postgres: problems, time to drain, and the
     /// line to change; read-only
     Doctor(Box<DoctorArguments>),
@@ -137,6 +143,8 @@ impl Cli {
             Command::Switch(command) => switch::run(command),
             Command::Workers(command) => workers::run(command),
             Command::Autopilot(command) => autopilot::run(command),
+            Command::Audit(arguments) => audit::run(&arguments),
+            Command::Console(command) => console::run(&command),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Simulate(arguments) => simulate::run(&arguments),

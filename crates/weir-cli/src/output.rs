@@ -50,6 +50,13 @@ pub(crate) fn printable(text: &str) -> String {
     text.replace(is_interpreted, "\u{fffd}")
 }
 
+/// Returns a time in this machine's time zone.
+pub(crate) fn time(seconds: f64) -> String {
+    let duration = jiff::SignedDuration::try_from_secs_f64(seconds).unwrap_or_default();
+    let at = jiff::Timestamp::from_duration(duration).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string()
+}
+
 /// Formats a count with its noun: `1 job`, `5 jobs`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }

@@ -30,6 +30,7 @@ pub(crate) use bpf::{
 };
 pub(crate) use exec::{Image, Launch, exec_by_hand};
 pub(crate) use identity::Identity;
+pub use identity::user_name;
 pub(crate) use orphans::{adopt_orphans, ended_child, reap};
 pub use reexec::reexec;
 

@@ -30,9 +30,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
+use weir_access::AuditLog;
+use weir_access::metrics::AuditMetrics;
 use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
+use weir_console::Accounts;
 use weir_console::live::Live;
 use weir_front::{
     AccessLog, AccessLogMetrics, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
@@ -87,6 +90,8 @@ pub(crate) struct Weir {
     sockets: Arc<SocketApps>,
     /// The names of apps whose processes the parent runs.
     managed_apps: BTreeSet<String>,
+    /// The users of the console. None: it is not served yet.
+    accounts: Option<Accounts>,
     /// Apps that operators have paused.
     paused_apps: PausedApps,
     access_log: Option<AccessLog>,
@@ -148,6 +153,7 @@ impl Weir {
             apps,
             paused_apps,
             managed_apps: BTreeSet::new(),
+            accounts: None,
             sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)),
             clock,
             jobs: None,
@@ -318,8 +324,17 @@ impl Weir {
         settings: &Settings,
         unopened: Unopened,
     ) -> anyhow::Result<()> {
-        let Unopened { only, mut inherited, mut registry, jobs_socket, jobs_and_pages, .. } =
-            unopened;
+        let (pages, mut inherited) = self.open_parts(settings, unopened).await?;
+        pages.serve(&mut inherited, &self.http)
+    }
+
+    /// Opens the store, and returns what the pages read, with the sockets that are not served yet.
+    async fn open_parts<'a>(
+        &mut self,
+        settings: &'a Settings,
+        unopened: Unopened,
+    ) -> anyhow::Result<(Pages<'a>, Inherited)> {
+        let Unopened { only, inherited, mut registry, jobs_socket, jobs_and_pages, .. } = unopened;
         self.locks.jobs_and_pages = Some(tokio::select! {
             lock = jobs_and_pages.acquire() => lock?,
             error = ended(&mut self.cores) => bail!(error),
@@ -346,6 +361,16 @@ impl Weir {
             let autopilot = RunningAutopilot::start(settings, handle, &self.clock, &mut registry)?;
             self.autopilot = Some(autopilot);
         }
+        Ok((self.pages(settings, only, live, registry)?, inherited))
+    }
+
+    fn pages<'a>(
+        &mut self,
+        settings: &'a Settings,
+        only: Vec<Part>,
+        live: Live,
+        mut registry: Registry,
+    ) -> anyhow::Result<Pages<'a>> {
         let front = self.admin_front(settings);
         let latest = live.clone();
         let verdict = CurrentVerdict::new(move || latest.verdict());
@@ -353,9 +378,14 @@ impl Weir {
         let measured = self.start_observing(settings, &only, &front, &verdict, &mut registry)?;
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         registry.register_collector(Box::new(WorkersMetrics(front.clone())));
-        let pages = Pages {
+        let accounts = Accounts::new(&settings.console);
+        self.accounts = Some(accounts.clone());
+        let audit = self.open_audit_log(settings, &mut registry)?;
+        Ok(Pages {
+            accounts,
+            audit,
             settings,
-            clock: &self.clock,
+            clock: self.clock.clone(),
             jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::admin_handles),
             gems: self.gems.as_ref().map(Gems::admin_handles),
@@ -372,8 +402,19 @@ impl Weir {
             live,
             verdict,
             registry,
-        };
-        pages.serve(&mut inherited, &self.http)
+        })
+    }
+
+    fn open_audit_log(
+        &self,
+        settings: &Settings,
+        registry: &mut Registry,
+    ) -> anyhow::Result<AuditLog> {
+        let metrics = AuditMetrics::default();
+        metrics.register(registry);
+        let (folder, clock) = (settings.audit_folder(), self.clock.clone());
+        let log = AuditLog::open(&folder, settings.admin.audit_bytes_max, clock, metrics);
+        log.context("the thread of the audit log cannot be started")
     }
 
     /// Starts to measure Weir's own parts and to observe the configured sources.

@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use weir_base::shutdown::ShutdownToken;
 use weir_net::Listener;
 
+use weir_admin::audit::SocketPeer;
 use weir_config::Admin;
 
 /// Pause after an error of `accept` (no descriptors left).
@@ -75,18 +76,29 @@ enum HttpListener {
     Unix(UnixListener),
 }
 
+/// The client of a connection.
+#[derive(Clone, Copy, Debug)]
+enum Peer {
+    Address(SocketAddr),
+    Process(SocketPeer),
+}
+
 /// A connection of either kind.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 impl HttpListener {
-    async fn accept(&self) -> std::io::Result<(Box<dyn Stream>, Option<SocketAddr>)> {
+    async fn accept(&self) -> std::io::Result<(Box<dyn Stream>, Peer)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                Ok((Box::new(stream), Some(address)))
+                Ok((Box::new(stream), Peer::Address(address)))
             }
-            Self::Unix(listener) => Ok((Box::new(listener.accept().await?.0), None)),
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = SocketPeer { uid: stream.peer_cred()?.uid() };
+                Ok((Box::new(stream), Peer::Process(peer)))
+            }
         }
     }
 }
@@ -106,8 +118,8 @@ async fn accept_all(listener: HttpListener, endpoint: Endpoint, shutdown: Shutdo
             () = shutdown.requested() => return,
         };
         match accepted {
-            Ok((stream, address)) => {
-                let serving = serve_connection(stream, address, endpoint.clone(), shutdown.clone());
+            Ok((stream, peer)) => {
+                let serving = serve_connection(stream, peer, endpoint.clone(), shutdown.clone());
                 shutdown.spawn(async move {
                     serving.await;
                     drop(slot);
@@ -123,14 +135,14 @@ async fn accept_all(listener: HttpListener, endpoint: Endpoint, shutdown: Shutdo
 
 async fn serve_connection(
     stream: Box<dyn Stream>,
-    address: Option<SocketAddr>,
+    peer: Peer,
     endpoint: Endpoint,
     shutdown: ShutdownToken,
 ) {
     let Endpoint { router, head_timeout, request_timeout, .. } = endpoint;
     let service = RouterService {
         router: TowerToHyperService::new(router),
-        address,
+        peer,
         request_timeout,
         shutdown: shutdown.clone(),
     };
@@ -156,7 +168,7 @@ async fn serve_connection(
 /// The router for one connection.
 struct RouterService {
     router: TowerToHyperService<Router>,
-    address: Option<SocketAddr>,
+    peer: Peer,
     request_timeout: Option<Duration>,
     shutdown: ShutdownToken,
 }
@@ -169,8 +181,9 @@ impl Service<Request<Incoming>> for RouterService {
     type Future = Pin<Box<dyn Future<Output = RouterResult> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        if let Some(address) = self.address {
-            request.extensions_mut().insert(ConnectInfo(address));
+        match self.peer {
+            Peer::Address(address) => drop(request.extensions_mut().insert(ConnectInfo(address))),
+            Peer::Process(peer) => drop(request.extensions_mut().insert(peer)),
         }
         let response = self.router.call(request);
         let (timeout, shutdown) = (self.request_timeout, self.shutdown.clone());

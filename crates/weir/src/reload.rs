@@ -95,11 +95,8 @@ fn changed_settings<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item 
 /// Returns the changed settings that need a restart. Secrets are not displayed, so they are
 /// compared themselves.
 fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = String> {
-    let (before, after) = (&old.settings.console, &new.settings.console);
     let (gems, gems_after) = (&old.settings.gems.postgres, &new.settings.gems.postgres);
     let secrets = [
-        ("console.password", before.password != after.password),
-        ("console.token", before.token != after.token),
         ("gems.postgres.url", gems.url != gems_after.url),
         ("observe", old.settings.observe.secrets() != new.settings.observe.secrets()),
         ("jobs.store", old.settings.jobs.redis_secrets() != new.settings.jobs.redis_secrets()),

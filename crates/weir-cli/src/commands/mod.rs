@@ -1,10 +1,12 @@
 //! One file per verb.
 
+pub(crate) mod audit;
 pub(crate) mod autopilot;
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
 mod confirm;
+pub(crate) mod console;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod doctor;
@@ -26,6 +28,7 @@ pub(crate) mod up;
 pub(crate) mod workers;
 
 pub(crate) use self::autopilot::AutopilotCommand;
+pub(crate) use self::console::ConsoleCommand;
 pub(crate) use self::doctor::DoctorArguments;
 pub(crate) use self::gems::GemsCommand;
 pub(crate) use self::jobs::JobsCommand;

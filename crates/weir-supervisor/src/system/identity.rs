@@ -53,6 +53,14 @@ impl Identity {
     }
 }
 
+/// Returns the name of a user. None: there is none with this number, or it cannot be looked up. Blocks: the system may ask
+/// a directory service.
+#[must_use]
+pub fn user_name(uid: u32) -> Option<String> {
+    let user = find_user(&uid.to_string()).ok().flatten()?;
+    Some(user.name.to_string_lossy().into_owned())
+}
+
 /// Returns the user with this name or number. None: there is no such user.
 fn find_user(user: &str) -> Result<Option<ProcessUser>, String> {
     let name = CString::new(user).map_err(|_| format!("{user:?} can't be a user's name"))?;
@@ -136,6 +144,7 @@ mod tests {
 
     #[test]
     fn root_is_found_by_name_and_number() {
+        assert_eq!(user_name(0).as_deref(), Some("root"));
         let by_name = Identity::find(Some("root"), None).expect("found");
         assert_eq!((by_name.uid, by_name.gid), (0, 0));
         assert_eq!(by_name.groups.first(), Some(&0));

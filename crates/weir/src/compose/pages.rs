@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use prometheus_client::registry::Registry;
+use weir_access::AuditLog;
 use weir_autopilot::AutopilotHandle;
 use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
 use weir_console::live::Live;
 use weir_console::observed::{ObservedSnapshot, ObservedSnapshots};
 use weir_console::sampler::Sampler;
-use weir_console::{DemoControl, Deps, Histories, Routes};
+use weir_console::{Accounts, DemoControl, Deps, Histories, Routes};
 use weir_jobs::handle::Handle;
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
@@ -32,7 +33,7 @@ mod front;
 /// The data sources of the pages.
 pub(super) struct Pages<'a> {
     pub(super) settings: &'a Settings,
-    pub(super) clock: &'a Clock,
+    pub(super) clock: Clock,
     /// The handles of the job server and of realtime, where they are served.
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<weir_admin::realtime::Realtime>,
@@ -48,6 +49,8 @@ pub(super) struct Pages<'a> {
     pub(super) live: Live,
     pub(super) verdict: CurrentVerdict,
     pub(super) registry: Registry,
+    pub(super) accounts: Accounts,
+    pub(super) audit: AuditLog,
 }
 
 impl Pages<'_> {
@@ -57,6 +60,21 @@ impl Pages<'_> {
         inherited: &mut Inherited,
         http: &ShutdownToken,
     ) -> anyhow::Result<()> {
+        let settings = self.settings;
+        let listener = tcp_listener(inherited, Part::Console)?;
+        let (socket_routes, deps) = self.routes(listener.as_ref())?;
+        let admin = Listener::adopt(ADMIN, inherited.expect(ADMIN)?)?;
+        http::serve(admin, Endpoint::admin(socket_routes, &settings.admin), http)?;
+        // Also without a console: its verdict is in `weir status` and in the metrics.
+        http.spawn(Sampler::new(&deps).run(http.clone()));
+        let Some(listener) = listener else { return Ok(()) };
+        let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
+        http::serve(Listener::Tcp(listener), endpoint, http)?;
+        Ok(())
+    }
+
+    /// Returns the routes of the socket, and what those of the console are made from.
+    pub(super) fn routes(self, listener: Option<&TcpListener>) -> anyhow::Result<(Router, Deps)> {
         let Self { settings, clock, jobs, realtime, gems, facts, live, .. } = self;
         let jobs_url = jobs_url(&facts, settings);
         let has_apps = Part::Front.is_among(&self.only);
@@ -75,21 +93,22 @@ impl Pages<'_> {
         )
         .merge(observed::json::router(self.observed.clone()))
         .merge(measured::router(self.measured))
-        .merge(weir_admin::autopilot::router(self.autopilot.clone()));
+        .merge(weir_admin::autopilot::router(self.autopilot.clone()))
+        .merge(weir_admin::audit::router(self.audit.clone()));
 
         let socket_routes = Router::new()
             .nest("/v1", api.clone())
             .merge(public_routes.clone())
             .merge(metrics.clone());
-        let admin = Listener::adopt(ADMIN, inherited.expect(ADMIN)?)?;
-        http::serve(admin, Endpoint::admin(socket_routes, &settings.admin), http)?;
-        let listener = tcp_listener(inherited, Part::Console)?;
+        let socket_routes = weir_admin::audit::record_changes(socket_routes, self.audit.clone());
         let deps = Deps {
             jobs: jobs.map(|handle| console_jobs(handle, settings, &jobs_url, &live)),
             observed: self.observed.map(|observed| console_observed(observed, settings, &live)),
             live,
-            clock: clock.clone(),
-            settings: console_settings(listener.as_ref(), settings)?,
+            clock,
+            settings: console_settings(listener, settings)?,
+            accounts: self.accounts,
+            audit: self.audit,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
             autopilot: self.autopilot,
@@ -101,12 +120,7 @@ impl Pages<'_> {
                 .map(|apps| weir_console::front::FrontSource::new(apps, &settings.history())),
             routes: Routes { api, metrics, open: public_routes },
         };
-        // Also without a console: its verdict is in `weir status` and in the metrics.
-        http.spawn(Sampler::new(&deps).run(http.clone()));
-        let Some(listener) = listener else { return Ok(()) };
-        let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
-        http::serve(Listener::Tcp(listener), endpoint, http)?;
-        Ok(())
+        Ok((socket_routes, deps))
     }
 }
 

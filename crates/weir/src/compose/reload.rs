@@ -41,6 +41,8 @@ impl Weir {
         if are_gems_enabled(settings, only) != self.gems.is_some() {
             needing_restart.push("gems".to_owned());
         }
+        let accounts = self.accounts.as_ref();
+        needing_restart.extend(accounts.and_then(|it| it.reload(&settings.console)));
         needing_restart.extend(self.reload_apps(settings));
         Ok(needing_restart)
     }

@@ -1,5 +1,7 @@
 //! The order of the start: what needs no store does not wait for it.
 
+mod routes;
+
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -25,7 +27,11 @@ const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[[realtime.apps]]\nid 
                         key = \"demo-key\"\nsecret = { env = \"SECRET\" }\n";
 
 pub(super) fn settings(folder: &Path) -> Settings {
-    let source = Source::of(&folder.join("weir.toml"), SETTINGS, None);
+    settings_of(folder, SETTINGS)
+}
+
+fn settings_of(folder: &Path, text: &str) -> Settings {
+    let source = Source::of(&folder.join("weir.toml"), text, None);
     let environment =
         |name: &str| (name == "SECRET").then(|| "a secret of enough characters".to_owned());
     let settings = weir_config::parse(&source, &environment).expect("sound settings").settings;

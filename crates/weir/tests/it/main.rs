@@ -36,6 +36,7 @@ mod redis_connection;
 mod reference;
 mod reload;
 mod replacement;
+mod roles;
 mod stopped_node;
 mod systemd;
 mod unique_in_redis;

@@ -48,6 +48,7 @@ fn status_metrics_and_console_say_the_same() {
     }
     let rules = include_str!("../../../../deploy/prometheus/weir.rules.yml");
     assert_metrics_exist(rules, "weir_findings", 1, &metrics);
+    assert_metrics_exist(rules, "weir_audit_", 1, &metrics);
     assert!(weir.stop().success());
 }
 

@@ -42,12 +42,5 @@ pub(super) async fn run(arguments: &JournalArguments) -> anyhow::Result<Exit> {
 
 fn line(entry: &JournalEntry) -> String {
     let kind = entry.kind.name();
-    format!("{:>5}  {}  {kind:<8}  {}", entry.id, time(entry.at), printable(&entry.text))
-}
-
-/// Returns a time in this machine's time zone.
-fn time(seconds: f64) -> String {
-    let duration = jiff::SignedDuration::try_from_secs_f64(seconds).unwrap_or_default();
-    let at = jiff::Timestamp::from_duration(duration).unwrap_or_default();
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string()
+    format!("{:>5}  {}  {kind:<8}  {}", entry.id, output::time(entry.at), printable(&entry.text))
 }
