@@ -46,9 +46,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<bool> {
         }
         anyhow::Ok(passed)
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(work)).collect();
         let mut passed = true;
         for thread in threads {
             passed &= thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
@@ -101,11 +100,23 @@ fn execute(executable: &Executable, libraries: &Path) -> anyhow::Result<bool> {
         .current_dir(folder)
         .env("CARGO_MANIFEST_DIR", folder)
         .env("LD_LIBRARY_PATH", env::join_paths(folders)?)
+        .env("RUST_TEST_THREADS", tests_at_once())
         .stdin(Stdio::null())
         .output()
         .with_context(|| path.display().to_string())?;
     print(path, &output);
     Ok(output.status.success())
+}
+
+/// Returns how many tests of an executable run at once: more than there are cores, because most wait for servers and
+/// clocks.
+fn tests_at_once() -> String {
+    let of_caller = env::var("RUST_TEST_THREADS").ok();
+    of_caller.unwrap_or_else(|| (cores() * 3).div_ceil(2).to_string())
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Prints everything at once, because several executables run.
