@@ -138,7 +138,7 @@ impl Measured {
 /// Returns the findings about Weir's own parts, without those that doctor has made about observed systems.
 fn own_findings(verdict: Verdict) -> Vec<VerdictFinding> {
     let is_of_doctor = |rule: &str| RULES.iter().any(|known| known.name == rule);
-    verdict.findings.into_iter().filter(|finding| !is_of_doctor(&finding.rule)).collect()
+    verdict.findings.into_iter().filter(|it| !is_of_doctor(&it.finding.rule)).collect()
 }
 
 /// Returns the route.
@@ -188,7 +188,7 @@ mod tests {
         let mut observation = Observation::default();
         parts(&falls).fill(&mut observation);
         let findings = advise(&observation).findings;
-        assert_eq!((findings.len(), findings[0].rule), (1, "threads-hurt"));
+        assert_eq!((findings.len(), &*findings[0].rule), (1, "threads-hurt"));
         assert_eq!(findings[0].severity, Severity::Warning);
         let evidence = "10 threads completed 30.0/s, 40 threads only 10.0/s; 40 run now";
         assert_eq!(findings[0].evidence, evidence);

@@ -54,7 +54,7 @@ fn encode<'a>(
 mod tests {
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
-    use weir_advisor::{Severity, Verdict, VerdictFinding};
+    use weir_advisor::{Finding, Severity, Verdict, VerdictFinding};
 
     use super::*;
 
@@ -70,19 +70,14 @@ mod tests {
     #[test]
     fn findings_are_counted_by_severity_and_by_rule() {
         assert_eq!(scraped(None), "# EOF\n");
-        let finding = |rule: &str, severity| VerdictFinding {
-            rule: rule.to_owned(),
-            severity,
-            problem: String::new(),
-            remedy: String::new(),
-        };
+        let finding =
+            |rule, severity| VerdictFinding::new(Finding::new(rule, severity, "", ""), "", "/");
         let findings = vec![
             finding("queue-late", Severity::Warning),
             finding("queue-late", Severity::Warning),
             finding("no-worker", Severity::Critical),
         ];
-        let severity = Some(Severity::Critical);
-        let text = scraped(Some(Verdict { severity, headline: String::new(), findings }));
+        let text = scraped(Some(Verdict::new(findings, String::new())));
         for line in [
             "weir_findings{severity=\"critical\"} 1\n",
             "weir_findings{severity=\"warning\"} 2\n",

@@ -319,7 +319,14 @@ mod tests {
         observation.jobs.known_mut().ghosts = vec!["shop:9:x".to_owned()];
         let json = serde_json::to_value(advise(&observation)).unwrap();
         assert_eq!(json["verdict"]["severity"], "warning");
-        assert_eq!(json["findings"][0]["rule"], "ghost-process");
+        let finding = &json["findings"][0];
+        assert_eq!(
+            (&finding["rule"], &finding["confidence"]),
+            (&"ghost-process".into(), &"certain".into())
+        );
+        let action =
+            serde_json::json!({"do": "run", "command": "journalctl -k --grep 'killed process'"});
+        assert_eq!(finding["actions"], serde_json::json!([action]));
         let _ = serde_json::to_value(&observation).unwrap();
     }
 

@@ -28,7 +28,7 @@ const MEMORY: &str = "SELECT name, setting, unit FROM pg_settings WHERE name IN 
 /// Adds the alternative to a command that may not be available.
 pub(crate) fn with(observation: &Observation, finding: Finding) -> Finding {
     let finding = without_rewrite(observation, without_plan(observation, finding));
-    let next = finding.next.as_deref().unwrap_or_default();
+    let next = finding.next_step().unwrap_or_default();
     let text = if next.contains(CONFIG) && lacks_config(observation, &finding) {
         REDIS
     } else if next.contains(SUPERUSER) && observation.is_database_elsewhere() {
@@ -36,40 +36,36 @@ pub(crate) fn with(observation: &Observation, finding: Finding) -> Finding {
     } else {
         return finding;
     };
-    let consequence = format!("{} {text}", finding.consequence);
-    finding.leads_to(consequence.trim_start())
+    finding.adding(text)
 }
 
 /// Replaces `weir plan`, which plans for no queues, where no Redis of Sidekiq is observed.
-fn without_plan(observation: &Observation, mut finding: Finding) -> Finding {
-    if finding.next.as_deref() != Some(PLAN) || !observation.redis.is_empty() {
+fn without_plan(observation: &Observation, finding: Finding) -> Finding {
+    if finding.next_step() != Some(PLAN) || !observation.redis.is_empty() {
         return finding;
     }
-    let query = if rules::is_about_memory(finding.rule) { MEMORY } else { SESSIONS };
-    let consequence = format!("{} {NO_PLAN}", finding.consequence);
-    finding.next = Some(observation.psql(query));
-    finding.leads_to(consequence.trim_start())
+    let query = if rules::is_about_memory(&finding.rule) { MEMORY } else { SESSIONS };
+    finding.adding(NO_PLAN).next(observation.psql(query))
 }
 
 /// Removes `CONFIG REWRITE` for a Redis that was started without a file of settings, where it fails, and says
 /// where the setting must be made as well.
-fn without_rewrite(observation: &Observation, mut finding: Finding) -> Finding {
+fn without_rewrite(observation: &Observation, finding: Finding) -> Finding {
     let servers = observation.redis.iter().filter_map(Fact::known);
     let mut own = servers.filter(|redis| finding.subject.ends_with(&redis.name));
     let lacks_file = own.any(|redis| redis.info.lacks_config_file);
-    let rest = finding.next.as_deref().and_then(|next| next.strip_suffix(REWRITE));
+    let rest = finding.next_step().and_then(|next| next.strip_suffix(REWRITE));
     let Some((command, _)) = rest.and_then(|rest| rest.rsplit_once(" && ")).filter(|_| lacks_file)
     else {
         return finding;
     };
-    let options = options(command);
-    let consequence = format!(
-        "{} Redis runs without a file of settings: give its command line (or that of its container) {options} \
-         as well, or the next start undoes this.",
-        finding.consequence
+    let how = format!(
+        "Redis runs without a file of settings: give its command line (or that of its container) {} as well, \
+         or the next start undoes this.",
+        options(command)
     );
-    finding.next = Some(command.to_owned());
-    finding.leads_to(consequence.trim_start())
+    let command = command.to_owned();
+    finding.adding(how).next(command)
 }
 
 /// Returns the options for `redis-server` that set the same as a command: "--appendonly yes".
@@ -113,10 +109,10 @@ mod tests {
             let mut findings = crate::advise(it).findings.into_iter();
             findings.find(|finding| finding.rule == "cache-hits").unwrap()
         };
-        assert_eq!(found(&observation).next.as_deref(), Some(PLAN));
+        assert_eq!(found(&observation).next_step(), Some(PLAN));
         (observation.redis, observation.jobs) = (Vec::new(), Fact::NotAsked);
         let finding = found(&observation);
-        assert!(finding.next.unwrap().contains("shared_buffers"));
+        assert!(finding.next_step().unwrap().contains("shared_buffers"));
         assert!(finding.consequence.ends_with(NO_PLAN));
     }
 
@@ -127,10 +123,10 @@ mod tests {
         "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
         (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (0, 0);
         let found = |it: &Observation| crate::advise(it).findings.remove(0);
-        assert!(found(&observation).next.unwrap().ends_with(REWRITE));
+        assert!(found(&observation).next_step().unwrap().ends_with(REWRITE));
         observation.redis[0].known_mut().info.lacks_config_file = true;
         let finding = found(&observation);
-        assert!(finding.next.unwrap().ends_with("CONFIG SET maxmemory-policy noeviction"));
+        assert!(finding.next_step().unwrap().ends_with("CONFIG SET maxmemory-policy noeviction"));
         assert!(finding.consequence.contains("--maxmemory-policy noeviction as well"));
     }
 

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::{Assignment, Finding};
+use crate::action::{Action, Assignment};
+use crate::finding::Finding;
 
 /// Places that begin with these name the owner of the setting after it.
 const OWNERS: [&str; 3] =
@@ -39,32 +40,22 @@ pub(crate) fn without(findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 fn without_line(finding: Finding, subject: &str) -> Finding {
-    let consequence = format!(
-        "{} No line is suggested here: it would set what the line for {subject} sets, to another value. \
-         Apply that one first, then run doctor again.",
-        finding.consequence
+    let why = format!(
+        "No line is suggested here: it would set what the line for {subject} sets, to another value. \
+         Apply that one first, then run doctor again."
     );
-    Finding {
-        change: None,
-        next: None,
-        assigns: Vec::new(),
-        consequence: consequence.trim_start().to_owned(),
-        ..finding
-    }
+    finding.adding(why).without_actions()
 }
 
 /// Returns all settings that the lines of a finding set.
 pub(crate) fn values(finding: &Finding) -> Vec<SettingValue> {
-    let change = finding.change.as_ref();
-    let mut values = change.map(|it| of_line(&it.place, &it.line)).unwrap_or_default();
-    let next = finding.next.as_deref().unwrap_or_default();
-    values.extend(of_redis(next));
-    // The second line of a pooler is for the same place.
-    let second = next.split_once(" there as well").map(|(line, _)| line);
-    let place = change.map(|it| it.place.as_str()).unwrap_or_default();
-    values.extend(second.map(|line| of_line(place, line)).unwrap_or_default());
-    values.extend(finding.assigns.iter().filter_map(of_process));
-    values
+    let of_action = |action: &Action| match action {
+        Action::SetLine(it) => of_line(&it.place, &it.line),
+        Action::Run { command } => of_redis(command),
+        Action::Advise { .. } => Vec::new(),
+    };
+    let of_actions = finding.actions.iter().flat_map(of_action);
+    of_actions.chain(finding.assignments().filter_map(of_process)).collect()
 }
 
 /// Returns the list of queues that a capsule gets.
@@ -145,7 +136,7 @@ mod tests {
 
     fn kept(lines: &[(&str, &str)]) -> usize {
         let findings = lines.iter().map(|(place, line)| finding(place, line)).collect();
-        without(findings).iter().filter(|it| it.change.is_some()).count()
+        without(findings).iter().filter(|it| it.line_change().is_some()).count()
     }
 
     #[test]
@@ -187,7 +178,7 @@ mod tests {
             Finding::new("rule", Severity::Warning, "Redis a:1", "").next(command)
         };
         let findings = without(vec![next("150mb"), next("200mb")]);
-        assert!(findings[0].next.is_some() && findings[1].next.is_none());
+        assert!(findings[0].next_step().is_some() && findings[1].next_step().is_none());
         assert!(findings[1].consequence.contains("the line for Redis a:1 sets"), "{findings:?}");
     }
 
@@ -198,7 +189,8 @@ mod tests {
         services[0] = service("web", 60, 4, "DB_POOL=");
         services[0].threads = Some(6);
         let findings = crate::advise(&observation).findings;
-        let rules: Vec<_> = findings.iter().map(|it| (it.rule, it.change.is_some())).collect();
+        let rules: Vec<_> =
+            findings.iter().map(|it| (&*it.rule, it.line_change().is_some())).collect();
         assert!(rules.contains(&("over-commit", true)), "{rules:?}");
         assert!(rules.contains(&("small-pool", false)), "{rules:?}");
     }
@@ -212,7 +204,7 @@ mod tests {
         process.capsules[0].queues.retain(|it| it.name != "push");
         let findings = crate::advise(&observation).findings;
         let with_line = |rule: &str| {
-            findings.iter().find(|it| it.rule == rule).is_some_and(|it| it.change.is_some())
+            findings.iter().find(|it| it.rule == rule).is_some_and(|it| it.line_change().is_some())
         };
         assert!(with_line("unserved-queue") && !with_line("idle-cores"), "{findings:?}");
     }

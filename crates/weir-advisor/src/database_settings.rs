@@ -176,8 +176,7 @@ pub(crate) fn change(
     if restart || place.starts_with("the command line") {
         finding.change_and_restart(place, line)
     } else if matches!(origin, Origin::Main | Origin::SomeFile | Origin::Included(_)) {
-        let consequence = format!("{} {RELOAD}", finding.consequence);
-        finding.leads_to(consequence.trim_start()).change(place, line)
+        finding.adding(RELOAD).change(place, line)
     } else {
         finding.change(place, line)
     }
@@ -190,11 +189,7 @@ fn is_pending(postgres: &DatabaseObservation, setting: &str) -> bool {
 /// Says that the setting was already changed. The new value is not visible, and a line would replace it.
 fn waiting(mut finding: Finding) -> Finding {
     finding.evidence.push_str("; it was changed and takes effect after a restart");
-    let consequence = format!(
-        "{} No line is suggested: the changed value may be right (pending-restart).",
-        finding.consequence
-    );
-    finding.leads_to(consequence.trim_start())
+    finding.adding("No line is suggested: the changed value may be right (pending-restart).")
 }
 
 #[cfg(test)]
@@ -212,7 +207,10 @@ mod tests {
         let postgres =
             DatabaseObservation { origins: vec![origin], ..DatabaseObservation::default() };
         let finding = Finding::new("rule", Severity::Warning, "", "");
-        let change = change(finding, &postgres, ("work_mem", "8MB"), restart).change.unwrap();
+        let change = change(finding, &postgres, ("work_mem", "8MB"), restart)
+            .line_change()
+            .cloned()
+            .unwrap();
         (change.place, change.line, change.restart)
     }
 
@@ -294,7 +292,8 @@ mod tests {
             };
             let finding = || Finding::new("rule", Severity::Warning, "", "");
             let sizes = Size::all(&postgres, ("work_mem", 7), 1_024);
-            let change = sizes[0].change(finding(), &postgres, "8MB").change.unwrap();
+            let change =
+                sizes[0].change(finding(), &postgres, "8MB").line_change().cloned().unwrap();
             assert_eq!(change.line, line, "{source}");
             let gib: Vec<_> = sizes[1..].iter().map(|size| size.bytes >> 30).collect();
             assert_eq!(gib, others, "{source}");
@@ -311,6 +310,6 @@ mod tests {
         let finding = change(finding, &postgres, ("shared_buffers", "2GB"), true);
         let expected = "128 MB; it was changed and takes effect after a restart";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.change, None, "it would replace a value that is not visible");
+        assert_eq!(finding.line_change(), None, "it would replace a value that is not visible");
     }
 }

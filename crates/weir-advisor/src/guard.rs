@@ -1,7 +1,7 @@
 //! Removes changes that would leave a queue unserved.
 //!
 //! Every finding passes through the guard before it is reported. Remedies that change which process
-//! serves which queues declare that in [`Finding::assigns`], and the guard checks the resulting
+//! serves which queues declare that in [`LineChange::serves`], and the guard checks the resulting
 //! layout with [`plan`](crate::plan).
 //!
 //! Taking a queue from a process requires another process that serves it and was seen running,
@@ -9,7 +9,8 @@
 //! other process has it, including ones that may come back. A finding that fails the check loses
 //! its change and says why.
 
-use crate::finding::{Assignment, Finding};
+use crate::action::{Assignment, LineChange};
+use crate::finding::Finding;
 use crate::observation::{Capsule, JobProcess, Observation, ProcessPresence};
 use crate::plan::{Claim, ClaimOutcome, Gap, ProcessLayout, WorkerLayout, judge, unserved};
 use crate::wording;
@@ -17,7 +18,7 @@ use crate::wording;
 const SCHEDULER: &str = "scheduler";
 /// Heartbeats are 10 s apart, so every running process is seen within this window.
 pub(crate) const LOOK_LONGER: &str = "weir doctor --window 30s";
-/// Text that marks a change of served queues even without [`Finding::assigns`].
+/// Text that marks a change of served queues even without [`LineChange::serves`].
 const SIGNS: [&str; 2] = ["-q ", "cap.queues"];
 
 /// Tracks the running processes and the changes suggested so far.
@@ -46,41 +47,38 @@ impl Guard {
 
     /// Returns the finding, without its change if that would do harm.
     pub(crate) fn pass(&mut self, finding: Finding) -> Finding {
-        if finding.assigns.is_empty() {
+        if finding.assignments().next().is_none() {
             return without_queues(finding);
         }
-        let alone = changed(&self.now, &finding.assigns);
-        let after_others = changed(&self.then, &finding.assigns);
+        let alone = changed(&self.now, finding.assignments());
+        let after_others = changed(&self.then, finding.assignments());
         let harm = harm(&self.now, &alone).or_else(|| harm(&self.then, &after_others));
         match harm {
             None => {
                 self.then = after_others;
                 finding
             }
-            Some(why) => without_line(finding, &why),
+            Some(why) => without_line(finding, &why, LOOK_LONGER),
         }
     }
 }
 
-/// Removes changes of queues without [`Finding::assigns`], as their effect cannot be checked.
+/// Removes changes of queues without [`LineChange::serves`], as their effect cannot be checked.
 pub(crate) fn without_queues(finding: Finding) -> Finding {
     let is_about_queues = |line: &str| SIGNS.iter().any(|sign| line.contains(sign));
-    let change = finding.change.as_ref().map(|change| change.line.as_str());
-    match change.is_some_and(is_about_queues) && finding.assigns.is_empty() {
-        true => without_line(finding, "it is unknown which queues it would leave unserved"),
+    let is_unchecked = |it: &LineChange| it.serves.is_empty() && is_about_queues(&it.line);
+    match finding.line_change().is_some_and(is_unchecked) {
+        true => {
+            let why = "it is unknown which queues it would leave unserved";
+            without_line(finding, why, LOOK_LONGER)
+        }
         false => finding,
     }
 }
 
-fn without_line(finding: Finding, why: &str) -> Finding {
-    let consequence = format!("{} No change is suggested: {why}.", finding.consequence);
-    Finding {
-        change: None,
-        assigns: Vec::new(),
-        consequence: consequence.trim_start().to_owned(),
-        next: Some(LOOK_LONGER.to_owned()),
-        ..finding
-    }
+/// Replaces the actions by a command, and says why.
+pub(crate) fn without_line(finding: Finding, why: &str, next: &str) -> Finding {
+    finding.adding(format_args!("No change is suggested: {why}.")).without_actions().next(next)
 }
 
 fn running(process: &JobProcess) -> impl Iterator<Item = RunningProcess> + '_ {
@@ -105,9 +103,12 @@ fn worker(capsule: &Capsule) -> WorkerLayout {
     }
 }
 
-fn changed(before: &[RunningProcess], assigns: &[Assignment]) -> Vec<RunningProcess> {
+fn changed<'a>(
+    before: &[RunningProcess],
+    assignments: impl Iterator<Item = &'a Assignment>,
+) -> Vec<RunningProcess> {
     let mut after = before.to_vec();
-    for assignment in assigns {
+    for assignment in assignments {
         match assignment {
             Assignment::Queues { process, capsule, queues, .. } => {
                 let is_it =

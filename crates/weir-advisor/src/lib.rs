@@ -8,9 +8,11 @@
 //! - [`flow`]: growth and time to drain of a queue, from two samples;
 //! - [`forecast`]: time to drain of all queues, given which processes serve them;
 //! - [`rules`]: one file per kind of problem;
-//! - `guard`: removes changes that would leave a queue unserved; `contradictions`: lines that undo
-//!   an earlier one; `alternatives`: says where a command is not available;
-//! - [`finding`], [`advice`]: the output;
+//! - `guard`, `budget`: remove actions that would leave a queue unserved, or that need more database
+//!   connections than are free; `placeholders`: actions that cannot be used unchanged become
+//!   instructions; `contradictions`: removes lines that undo an earlier one; `alternatives`: says
+//!   where a command is not available;
+//! - [`finding`], `action`, [`advice`]: the output;
 //! - [`durability`]: what a Redis may lose of the jobs that Weir has acknowledged;
 //! - [`wording`]: figures for people; [`shell`], [`sql`]: commands that can be pasted;
 //! - [`levels`]: goodput by number of busy threads;
@@ -19,8 +21,10 @@
 //!
 //! A missing fact never counts as "fine", and a healthy system yields no findings.
 
+mod action;
 pub mod advice;
 mod alternatives;
+mod budget;
 mod contradictions;
 mod database_settings;
 pub mod durability;
@@ -33,6 +37,7 @@ mod guard;
 mod healthy;
 pub mod levels;
 pub mod observation;
+mod placeholders;
 pub mod plan;
 #[cfg(test)]
 mod property;
@@ -45,8 +50,9 @@ pub mod sql;
 mod verdict;
 pub mod wording;
 
+pub use self::action::{Action, Assignment, LineChange};
 pub use self::advice::{Advice, Summary, advise};
-pub use self::finding::{Assignment, Finding, Severity, SuggestedChange};
+pub use self::finding::{Confidence, Finding, Severity, Since};
 pub use self::flow::{Drain, Flow};
 pub use self::forecast::{Between, Forecast};
 pub use self::observation::{Fact, Missing, Observation};

@@ -10,15 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use self::facts::fact;
+use crate::action::{Action, Assignment, LineChange};
 use crate::advice::{Advice, advise};
-use crate::contradictions;
-use crate::finding::{Assignment, Finding};
+use crate::finding::Finding;
 use crate::flow::Drain;
 use crate::observation::{Fact, Observation, ProcessPresence, ShardJobs, SidekiqObservation};
-
-/// Words in lines that a person would have to replace.
-const PLACEHOLDERS: [&str; 10] =
-    ["HOST", "PORT", "NUMBER", "USER", "NAME", "GROUP", "RATE", "URL", "FILE", "server"];
+use crate::rules::RULES;
+use crate::{contradictions, placeholders};
 
 prop_compose! {
     fn any_observation()(
@@ -62,15 +60,12 @@ prop_compose! {
 
 /// Returns everything that is printed of a finding.
 fn texts(finding: &Finding) -> Vec<&str> {
-    let change = finding.change.as_ref();
-    let change = change.into_iter().flat_map(|it| [it.place.as_str(), it.line.as_str()]);
-    let Finding { subject, evidence, consequence, next, .. } = finding;
-    [subject, evidence, consequence]
-        .map(String::as_str)
-        .into_iter()
-        .chain(change)
-        .chain(next.as_deref())
-        .collect()
+    let Finding { subject, evidence, consequence, actions, .. } = finding;
+    let lines = actions.iter().filter_map(Action::line_change);
+    let lines = lines.flat_map(|it| [it.place.as_str(), it.line.as_str()]);
+    let next = actions.iter().filter_map(Action::next_step);
+    let words = [subject, evidence, consequence].map(String::as_str);
+    words.into_iter().chain(lines).chain(next).collect()
 }
 
 fn has_sane_figures(text: &str) -> bool {
@@ -81,11 +76,6 @@ fn has_sane_figures(text: &str) -> bool {
     !words().any(|word| ["NaN", "inf", "-inf", "infinity"].contains(&word) || is_negative(word))
         && !text.contains("NaN")
         && !text.contains(" ()")
-}
-
-fn has_placeholder(line: &str) -> bool {
-    let words = line.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
-    words.into_iter().any(|word| PLACEHOLDERS.contains(&word))
 }
 
 /// Which process serves which queues, by process and capsule.
@@ -105,8 +95,8 @@ fn served(jobs: &SidekiqObservation) -> Served {
     served
 }
 
-fn apply(served: &mut Served, assigns: &[Assignment]) {
-    for assignment in assigns {
+fn apply<'a>(served: &mut Served, assignments: impl Iterator<Item = &'a Assignment>) {
+    for assignment in assignments {
         match assignment {
             Assignment::Queues { process, capsule, queues } => {
                 let key = (process.clone(), capsule.clone());
@@ -131,8 +121,8 @@ fn leaves_no_queue_unserved(
     let mut all = before.clone();
     for finding in findings {
         let mut alone = before.clone();
-        apply(&mut alone, &finding.assigns);
-        apply(&mut all, &finding.assigns);
+        apply(&mut alone, finding.assignments());
+        apply(&mut all, finding.assignments());
         prop_assert!(names(&before).is_subset(&names(&alone)), "{finding:?}");
         prop_assert!(names(&before).is_subset(&names(&all)), "{finding:?}");
     }
@@ -148,9 +138,9 @@ fn check_queues(observation: &Observation, advice: &Advice) -> Result<(), TestCa
         }
     }
     for finding in &advice.findings {
-        let line = finding.change.as_ref().map_or("", |it| it.line.as_str());
+        let line = finding.line_change().map_or("", |it| it.line.as_str());
         let is_about_queues = line.contains("-q ") || line.contains("cap.queues");
-        prop_assert!(!is_about_queues || !finding.assigns.is_empty(), "{finding:?}");
+        prop_assert!(!is_about_queues || finding.assignments().next().is_some(), "{finding:?}");
     }
     Ok(())
 }
@@ -250,6 +240,22 @@ fn check_forecasts(observation: &Observation, advice: &Advice) -> Result<(), Tes
     Ok(())
 }
 
+/// Checks each rule without the guard, which would change such actions, and their sum with it.
+fn check_actions(observation: &Observation, advice: &Advice) -> Result<(), TestCaseError> {
+    let asked = observation.sidekiqs();
+    let asked = || std::iter::once(observation).chain(asked.iter().map(|it| &*it.observation));
+    for finding in RULES.iter().flat_map(|rule| asked().flat_map(rule.check)) {
+        for literal in finding.actions.iter().filter_map(Action::literal) {
+            prop_assert!(!placeholders::has_one(literal), "{finding:?}");
+        }
+    }
+    let lines = advice.findings.iter().flat_map(|it| &it.actions).filter_map(Action::line_change);
+    let counts = |it: &&LineChange| it.serves.is_empty() || observation.sidekiq_needs_slots();
+    let added = lines.filter(counts).map(|it| it.connections_added).fold(0, u32::saturating_add);
+    prop_assert!(observation.free_slots().is_none_or(|free| added <= free), "{added}");
+    Ok(())
+}
+
 fn check_texts(advice: &Advice) -> Result<(), TestCaseError> {
     let mut said = BTreeSet::new();
     for finding in &advice.findings {
@@ -257,12 +263,8 @@ fn check_texts(advice: &Advice) -> Result<(), TestCaseError> {
             prop_assert!(has_sane_figures(text), "{text}");
         }
         prop_assert!(!finding.evidence.is_empty() && !finding.subject.is_empty(), "{finding:?}");
-        let line = finding.change.as_ref().map(|it| it.line.as_str());
-        for typed in line.into_iter().chain(finding.next.as_deref()) {
-            prop_assert!(!has_placeholder(typed), "{typed}");
-        }
-        let line = line.unwrap_or_default();
-        let is_new = said.insert((finding.rule, &finding.subject, &finding.evidence, line));
+        let line = finding.line_change().map_or("", |it| it.line.as_str());
+        let is_new = said.insert((&finding.rule, &finding.subject, &finding.evidence, line));
         prop_assert!(is_new, "said twice: {finding:?}");
     }
     prop_assert!(has_sane_figures(&advice.verdict.to_string()), "{}", advice.verdict);
@@ -278,6 +280,7 @@ proptest! {
         let advice = advise(&observation);
         check_texts(&advice)?;
         check_queues(&observation, &advice)?;
+        check_actions(&observation, &advice)?;
         let set = check_settings(&advice)?;
         check_limits(&observation, &set)?;
         check_forecasts(&observation, &advice)?;
@@ -292,8 +295,6 @@ fn the_checks_find_what_they_are_for() {
     for text in ["redis-cli -h a -p 6379 INFO", "10 s", "-c 5", "volatile-lru, 0 keys"] {
         assert!(has_sane_figures(text), "{text}");
     }
-    assert!(has_placeholder("redis-cli -h HOST") && has_placeholder("redis://a-second-server:1"));
-    assert!(!has_placeholder("redis-cli -h \"${REDIS_HOST:?must be set}\" CLIENT LIST"));
     assert_eq!(number("150mb"), Some(150 << 20));
     assert_eq!(number("'2GB'"), Some(2 << 30));
     assert_eq!(number("5;"), Some(5));

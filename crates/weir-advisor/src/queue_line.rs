@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_base::hint;
 
-use crate::finding::{Assignment, Finding};
+use crate::action::Assignment;
+use crate::finding::Finding;
 use crate::guard;
 use crate::observation::{
     Capsule, JobProcess, Observation, Ordering, ProcessPresence, SidekiqObservation, WeightedQueue,
@@ -281,6 +282,7 @@ pub(crate) fn one_more(finding: Finding, concurrency: u32, names: &[&str]) -> Fi
     finding
         .change("one additional process", line)
         .assigns(Assignment::Start { queues: names.iter().map(ToString::to_string).collect() })
+        .adds_connections(threads)
 }
 
 /// Returns the `-q` flags for the queues of a new process.
@@ -311,6 +313,7 @@ pub(crate) fn in_two(finding: Finding, process: &JobProcess, capsule: &Capsule) 
             queues: names(&capsule.queues),
         })
         .assigns(Assignment::Start { queues: names(&without) })
+        .adds_connections((first + second).saturating_sub(threads))
 }
 
 #[cfg(test)]
@@ -339,7 +342,7 @@ mod tests {
         let repaired = Repaired::of(&observation);
         let line = |queue: &str| {
             let finding = Finding::new("rule", Severity::Critical, "", "");
-            repaired.change(finding, queue).change.unwrap().line
+            repaired.change(finding, queue).line_change().unwrap().line.clone()
         };
         let all = "-q scheduler,1 -q default,8 -q push,6 -q ingress,4 -q mailers,2 -q mailer,2 -q pull,1 \
              -q fasp,1";
@@ -363,7 +366,12 @@ mod tests {
         jobs.queues = vec![left_over("mailers"), left_over("pull_backlog")];
         observation.pushed_queues = Fact::NotAsked;
         let finding = Finding::new("rule", Severity::Critical, "", "");
-        let line = Repaired::of(&observation).change(finding, "mailers").change.unwrap().line;
+        let line = Repaired::of(&observation)
+            .change(finding, "mailers")
+            .line_change()
+            .unwrap()
+            .line
+            .clone();
         assert_eq!(line, "-q push -q mailers -q push_backlog -q pull_backlog");
     }
 
@@ -378,10 +386,13 @@ mod tests {
             |observation: &Observation| Repaired::of(observation).change(finding(), "mailers");
         let same = |tag: &str| Some(tag.to_owned());
         observation.jobs.known_mut().processes.iter_mut().for_each(|it| it.tag = same("shop"));
-        assert!(line(&observation).change.is_some(), "all are of one application");
+        assert!(line(&observation).line_change().is_some(), "all are of one application");
         observation.jobs.known_mut().processes[1].tag = same("blog");
         let asked = line(&observation);
-        assert_eq!((&asked.change, asked.assigns.len(), &asked.next), (&None, 0, &None));
+        assert_eq!(
+            (asked.line_change(), asked.assignments().count(), asked.next_step()),
+            (None, 0, None)
+        );
         let expected = "It waits. No change is suggested: the running processes have different \
                         tags (blog and shop), so they may be of several applications, and it is \
                         unknown which of them the jobs belong to. A process of another application fails on jobs \
@@ -394,7 +405,7 @@ mod tests {
         observation.jobs.known_mut().processes[1].tag = None;
         assert!(line(&observation).consequence.contains("(shop and none)"));
         observation.jobs.known_mut().processes[1].presence = ProcessPresence::Gone;
-        assert!(line(&observation).change.is_some(), "the other one has ended");
+        assert!(line(&observation).line_change().is_some(), "the other one has ended");
     }
 
     #[test]
@@ -406,7 +417,10 @@ mod tests {
         jobs.processes.push(third.clone());
         let finding = Finding::new("rule", Severity::Warning, "", "");
         let kept = Repaired::of(&observation).without_scheduler(finding, &third);
-        assert_eq!((kept.change, kept.assigns.len(), kept.next), (None, 0, None));
+        assert_eq!(
+            (kept.line_change(), kept.assignments().count(), kept.next_step()),
+            (None, 0, None)
+        );
         assert!(kept.consequence.contains("(blog and none)"));
     }
 
@@ -414,7 +428,7 @@ mod tests {
     fn a_process_more_gives_each_a_turn() {
         let line = |threads, names: &[&str]| {
             let finding = Finding::new("rule", Severity::Critical, "", "");
-            one_more(finding, threads, names).change.unwrap().line
+            one_more(finding, threads, names).line_change().unwrap().line.clone()
         };
         assert_eq!(line(25, &["pull"]), "bundle exec sidekiq -c 5 -q pull");
         assert_eq!(line(2, &["a", "b"]), "bundle exec sidekiq -c 2 -q a,1 -q b,1");

@@ -57,9 +57,11 @@ mod work_memory;
 
 pub(crate) use self::ghost_process::{crash_loop_names, has_replaced};
 pub(crate) use self::lock_waits::may_be_of_job;
+use crate::budget::Budget;
 use crate::finding::Finding;
 use crate::guard::{self, Guard};
 use crate::observation::{Observation, Sidekiq};
+use crate::placeholders;
 
 /// Reports whether a rule is about the memory of the database, and not about its connections.
 pub(crate) fn is_about_memory(rule: &str) -> bool {
@@ -93,25 +95,33 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let sidekiqs = observation.sidekiqs();
     let guard = |it: &Sidekiq<'_>| Guard::of(&it.observation);
     let mut guards: Vec<Guard> = sidekiqs.iter().map(guard).collect();
+    let mut budget = Budget::of(observation);
     let mut findings = Vec::new();
     for rule in RULES {
         match rule.asked_of {
             // These rules must not change which process serves which queues.
             RuleScope::Everything => {
-                findings.extend((rule.check)(observation).into_iter().map(guard::without_queues));
+                let found = (rule.check)(observation).into_iter();
+                findings.extend(found.map(|it| guard::without_queues(budget.pass(it))));
             }
             RuleScope::EachSidekiq => {
                 for (sidekiq, guard) in sidekiqs.iter().zip(&mut guards) {
-                    findings.extend(check_one(rule, sidekiq, guard));
+                    findings.extend(check_one(rule, sidekiq, guard, &mut budget));
                 }
             }
         }
     }
-    findings
+    findings.into_iter().map(placeholders::without).collect()
 }
 
-fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>, guard: &mut Guard) -> Vec<Finding> {
-    let findings = (rule.check)(&sidekiq.observation).into_iter().map(|it| guard.pass(it));
+fn check_one(
+    rule: &Rule,
+    sidekiq: &Sidekiq<'_>,
+    guard: &mut Guard,
+    budget: &mut Budget,
+) -> Vec<Finding> {
+    let findings = (rule.check)(&sidekiq.observation).into_iter();
+    let findings = findings.map(|it| guard.pass(budget.pass(it)));
     let of_shard = |finding: Finding| match sidekiq.name {
         Some(name) => finding.of_shard(name),
         None => finding,

@@ -1,5 +1,7 @@
 //! The format of figures: the same everywhere, short enough for a table, exact in a tooltip.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -110,6 +112,11 @@ pub(crate) fn whole_duration(seconds: f64) -> String {
         seconds if seconds < 60 => format!("{seconds} s"),
         seconds => duration(as_float(seconds)),
     }
+}
+
+/// Returns the duration; zero if it is negative or no number.
+pub(crate) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 /// Formats a time (seconds since the Unix epoch) in UTC: `2026-11-20 19:41:31`.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
-use weir_advisor::Verdict;
+use weir_advisor::{Severity, Verdict, VerdictFinding};
 use weir_base::clock::{Clock, Timestamp};
 
 use crate::front;
@@ -22,7 +22,7 @@ use crate::observed;
 use crate::page_error::PageError;
 use crate::realtime;
 use crate::settings::ConsoleLimits;
-use crate::verdict::{HealthVerdict, JobFacts, Level, VerdictInput, evaluate};
+use crate::verdict::{self, JobFacts, VerdictInput, evaluate};
 
 /// Holds the latest snapshot. Cheap to clone; clones share it.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub(crate) struct ConsoleSnapshot {
     pub(crate) front: Option<front::FrontSnapshot>,
     /// None: nothing is observed.
     pub(crate) observed: Option<observed::ObservedSample>,
-    pub(crate) verdict: HealthVerdict,
+    pub(crate) verdict: Verdict,
 }
 
 /// The snapshots of the parts.
@@ -145,8 +145,8 @@ impl Live {
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         match &*self.latest.borrow() {
-            Latest::Snapshot(reading) => Some(reading.verdict.published()),
-            Latest::Down(problem) => Some(HealthVerdict::of_unresponsive_jobs(problem).published()),
+            Latest::Snapshot(reading) => Some(reading.verdict.clone()),
+            Latest::Down(problem) => Some(verdict::of_unresponsive_jobs(problem)),
             Latest::Nothing | Latest::Ended => None,
         }
     }
@@ -219,14 +219,15 @@ impl ConsoleSnapshot {
 
     fn tick(&self) -> Tick<'_> {
         let realtime = self.realtime.as_ref().map(|reading| &reading.overview);
-        let is_critical = |finding: &&crate::verdict::Finding| finding.level == Level::Critical;
+        let is_critical = |it: &&VerdictFinding| it.finding.severity == Severity::Critical;
+        let (class, word) = verdict::style(self.verdict.severity);
         Tick {
             now: self.at.as_secs_f64(),
             jobs: self.jobs.as_ref().map(JobsTick::new),
             verdict: TickVerdict {
-                class: self.verdict.class(),
-                word: self.verdict.label(),
-                headline: self.verdict.headline(),
+                class,
+                word,
+                headline: &self.verdict.headline,
                 criticals: self.verdict.findings.iter().filter(is_critical).count(),
             },
             connections: realtime.map(|overview| overview.totals.connections),

@@ -1,8 +1,7 @@
 //! The verdict: problems, the time until they end, and remedies.
 //!
-//! Each rule is a pure function from facts to [`Finding`]s; the page shows the most severe first.
+//! Each rule is a pure function from facts to findings; the page shows the most severe first.
 
-mod finding;
 mod front_rules;
 mod job_facts;
 mod jobs_rules;
@@ -13,7 +12,8 @@ mod realtime_rules;
 mod storage_rules;
 mod worker_rules;
 
-pub(crate) use self::finding::{Finding, HealthVerdict, Level};
+use weir_advisor::{Finding, Severity, Verdict, VerdictFinding};
+
 pub(crate) use self::job_facts::JobFacts;
 pub(crate) use self::worker_rules::SILENT_SECONDS;
 use crate::figures::{counted, duration};
@@ -30,7 +30,7 @@ pub(crate) struct VerdictInput<'a> {
     pub(crate) observed: Option<&'a observed::ObservedSample>,
 }
 
-const JOB_RULES: &[fn(&JobFacts<'_>) -> Vec<Finding>] = &[
+const JOB_RULES: &[fn(&JobFacts<'_>) -> Vec<VerdictFinding>] = &[
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
     storage_rules::nodes_are_away,
@@ -49,7 +49,7 @@ const JOB_RULES: &[fn(&JobFacts<'_>) -> Vec<Finding>] = &[
     limit_rules::dead_set_is_nearly_full,
 ];
 
-const REALTIME_RULES: &[fn(&RealtimeSnapshot) -> Vec<Finding>] = &[
+const REALTIME_RULES: &[fn(&RealtimeSnapshot) -> Vec<VerdictFinding>] = &[
     realtime_rules::core_is_behind,
     realtime_rules::clients_are_slow,
     realtime_rules::app_is_full,
@@ -58,7 +58,7 @@ const REALTIME_RULES: &[fn(&RealtimeSnapshot) -> Vec<Finding>] = &[
     realtime_rules::something_is_switched_off,
 ];
 
-const FRONT_RULES: &[fn(&front::FrontSnapshot) -> Vec<Finding>] = &[
+const FRONT_RULES: &[fn(&front::FrontSnapshot) -> Vec<VerdictFinding>] = &[
     front_rules::no_worker_serves,
     front_rules::workers_do_not_start,
     front_rules::app_is_overloaded,
@@ -70,7 +70,7 @@ const FRONT_RULES: &[fn(&front::FrontSnapshot) -> Vec<Finding>] = &[
 
 /// Applies all rules.
 #[must_use]
-pub(crate) fn evaluate(facts: &VerdictInput<'_>) -> HealthVerdict {
+pub(crate) fn evaluate(facts: &VerdictInput<'_>) -> Verdict {
     let job_findings =
         facts.jobs.iter().flat_map(|jobs| JOB_RULES.iter().flat_map(|rule| rule(jobs)));
     let realtime_findings = facts
@@ -82,9 +82,20 @@ pub(crate) fn evaluate(facts: &VerdictInput<'_>) -> HealthVerdict {
     let observed_findings =
         facts.observed.iter().flat_map(|observed| observed_rules::doctor_finds(observed));
     let all = job_findings.chain(realtime_findings).chain(front_findings).chain(observed_findings);
-    let mut findings: Vec<Finding> = all.collect();
-    findings.sort_by(|one, other| other.level.cmp(&one.level).then(other.jobs.cmp(&one.jobs)));
-    HealthVerdict { findings, healthy_headline: healthy_headline(facts) }
+    Verdict::new(all.collect(), healthy_headline(facts))
+}
+
+/// Returns the verdict while the job server does not reply; `problem` is its error.
+pub(crate) fn of_unresponsive_jobs(problem: &str) -> Verdict {
+    let problem = format!("The job server does not respond: {problem}");
+    let finding = Finding::new("job-server", Severity::Critical, "job server", problem);
+    let remedy = "It is starting or stopping, or its thread is stuck: the log says which.";
+    Verdict::new(vec![VerdictFinding::new(finding, remedy, "/")], String::new())
+}
+
+/// Returns the style's class and the word of a verdict: colour is never the only mark.
+pub(crate) fn style(severity: Option<Severity>) -> (&'static str, &'static str) {
+    severity.map_or(("calm", "All well"), |severity| (severity.name(), severity.label()))
 }
 
 /// Returns the headline when there are no findings.

@@ -13,7 +13,7 @@ pub(super) fn add(figures: &mut CollectedFigures, advice: &Advice, look: SampleS
     }
     let mut by_rule: BTreeMap<(&str, Severity), u32> = BTreeMap::new();
     for finding in &advice.findings {
-        *by_rule.entry((finding.rule, finding.severity)).or_default() += 1;
+        *by_rule.entry((&*finding.rule, finding.severity)).or_default() += 1;
     }
     for ((rule, severity), count) in by_rule {
         figures.add("rule_findings", &[rule, severity.name()], f64::from(count));

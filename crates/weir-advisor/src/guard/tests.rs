@@ -115,7 +115,7 @@ fn queues_of(line: &str) -> Vec<String> {
 
 /// Applies a finding literally. Returns false if it is not about queues.
 fn follow(serving: &mut Serving, finding: &Finding) -> bool {
-    let Some(change) = &finding.change else { return false };
+    let Some(change) = finding.line_change() else { return false };
     let (place, line) = (change.place.as_str(), change.line.as_str());
     if let Some(identity) = place.strip_prefix("the unit of ") {
         let identity = identity.trim_end_matches(", split into two units").to_owned();
@@ -216,7 +216,9 @@ fn killed(presence: ProcessPresence) -> Observation {
 fn lines(observation: &Observation) -> Vec<(Option<String>, Option<String>)> {
     let findings = advise(observation).findings.into_iter();
     let of_rule = findings.filter(|it| it.rule == "scheduler");
-    of_rule.map(|it| (it.change.map(|it| it.line), it.next)).collect()
+    of_rule
+        .map(|it| (it.line_change().map(|it| it.line.clone()), it.next_step().map(str::to_owned)))
+        .collect()
 }
 
 #[test]
@@ -252,7 +254,7 @@ fn a_queue_whose_process_comes_back_is_given_to_no_other() {
         (process.presence, process.quiet) = (presence, quiet);
         let findings = advise(&observation).findings;
         let of_scheduler = findings.iter().find(|it| it.rule == "scheduler").unwrap();
-        assert_eq!(of_scheduler.change, None, "{of_scheduler:?}");
+        assert_eq!(of_scheduler.line_change(), None, "{of_scheduler:?}");
         assert!(of_scheduler.evidence.starts_with("shop:2:"), "{of_scheduler:?}");
     }
 }
@@ -261,8 +263,8 @@ fn a_queue_whose_process_comes_back_is_given_to_no_other() {
 fn a_line_about_queues_whose_effect_nobody_has_said_is_not_given_out() {
     let finding = Finding::new("rule", crate::Severity::Warning, "a", "b")
         .change("somewhere", "bundle exec sidekiq -q a");
-    assert_eq!(Guard::of(&healthy::observation()).pass(finding.clone()).change, None);
-    assert_eq!(without_queues(finding).change, None);
+    assert_eq!(Guard::of(&healthy::observation()).pass(finding.clone()).line_change(), None);
+    assert_eq!(without_queues(finding).line_change(), None);
 }
 
 #[test]
@@ -272,18 +274,21 @@ fn a_line_that_does_harm_alone_or_after_another_is_not_given_out() {
     let stop = |at: usize| {
         let process = processes[at].identity.clone();
         let finding = Finding::new("rule", crate::Severity::Warning, "a", "b");
-        let assigns = vec![Assignment::Stop { process }];
-        Finding { assigns, ..finding.change("somewhere", "stop it") }
+        finding.change("somewhere", "stop it").assigns(Assignment::Stop { process })
     };
-    assert_eq!(Guard::of(&observation).pass(stop(0)).change, None, "nobody serves the others");
+    assert_eq!(
+        Guard::of(&observation).pass(stop(0)).line_change(),
+        None,
+        "nobody serves the others"
+    );
     let mut guard = Guard::of(&observation);
     let capsule = &processes[0].capsules[0];
     let names = capsule.queues.iter().map(|queue| queue.name.clone());
     let queues = names.filter(|name| name != SCHEDULER).collect();
     let (process, capsule) = (processes[0].identity.clone(), capsule.name.clone());
     let leave = Assignment::Queues { process, capsule, queues };
-    assert!(guard.pass(stop(1)).change.is_some(), "the other one serves the scheduler");
-    let leave = Finding { assigns: vec![leave], ..stop(0) };
-    assert!(Guard::of(&observation).pass(leave.clone()).change.is_some());
-    assert_eq!(guard.pass(leave).change, None, "nobody is left for the scheduler");
+    assert!(guard.pass(stop(1)).line_change().is_some(), "the other one serves the scheduler");
+    let leave = stop(0).change("somewhere", "leave it").assigns(leave);
+    assert!(Guard::of(&observation).pass(leave.clone()).line_change().is_some());
+    assert_eq!(guard.pass(leave).line_change(), None, "nobody is left for the scheduler");
 }

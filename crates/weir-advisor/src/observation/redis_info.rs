@@ -119,12 +119,14 @@ impl Keyspace {
 }
 
 /// The server that a replica copies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Master {
     /// `HOST:PORT`.
     pub address: String,
     /// Whether the replication link is up.
     pub is_linked: bool,
+    /// How long the link has been down, if it is.
+    pub link_down_for: Option<Duration>,
     /// `replica-read-only`: whether the replica rejects writes.
     pub is_read_only: bool,
 }
@@ -149,6 +151,10 @@ impl RedisInfo {
             replica_of: (field("role") == Some("slave")).then(|| Master {
                 address: format!("{}:{}", text("master_host"), text("master_port")),
                 is_linked: field("master_link_status") == Some("up"),
+                // -1: there has never been a link.
+                link_down_for: field("master_link_down_since_seconds")
+                    .and_then(|text| text.parse().ok())
+                    .map(Duration::from_secs),
                 is_read_only: field("slave_read_only") != Some("0"),
             }),
             delays_writes: matches!(field("paused_actions"), Some("write" | "all")),
@@ -205,11 +211,15 @@ mod tests {
     #[test]
     fn databases_with_keys_and_the_master_of_a_replica_are_told() {
         let info = "# Replication\r\nrole:slave\r\nmaster_host:10.0.0.5\r\nmaster_port:6380\r\n\
-                    master_link_status:down\r\n# Keyspace\r\ndb0:keys=14,expires=3,avg_ttl=0\r\n\
+                    master_link_status:down\r\nmaster_link_down_since_seconds:90\r\n# Keyspace\r\ndb0:keys=14,expires=3,avg_ttl=0\r\n\
                     db11:keys=2,expires=0,avg_ttl=0,subexpiry=0\r\n";
         let server = RedisInfo::parse(info);
-        let master =
-            Master { address: "10.0.0.5:6380".to_owned(), is_linked: false, is_read_only: true };
+        let master = Master {
+            address: "10.0.0.5:6380".to_owned(),
+            is_linked: false,
+            link_down_for: Some(Duration::from_secs(90)),
+            is_read_only: true,
+        };
         assert_eq!(server.replica_of, Some(master));
         let writable = RedisInfo::parse(&format!("slave_read_only:0\r\n{info}"));
         assert!(!writable.replica_of.unwrap().is_read_only);

@@ -169,7 +169,7 @@ mod tests {
         let advice = advise(&observation);
         let finding = &advice.findings[0];
         assert_eq!(advice.findings.len(), 1);
-        assert_eq!((finding.rule, finding.severity), ("unserved-queue", Severity::Critical));
+        assert_eq!((&*finding.rule, finding.severity), ("unserved-queue", Severity::Critical));
         assert_eq!(finding.subject, "queue default of Redis b:6379");
         assert_eq!(finding.shard.as_deref(), Some("b:6379"));
         assert_eq!(advice.verdict.unserved, ["default of Redis b:6379"]);
@@ -180,7 +180,7 @@ mod tests {
         let mut observation = sharded();
         observation.shards[1].jobs.known_mut().processes.clear();
         let findings = advise(&observation).findings;
-        let subjects: Vec<_> = findings.iter().map(|it| (it.rule, it.subject.as_str())).collect();
+        let subjects: Vec<_> = findings.iter().map(|it| (&*it.rule, it.subject.as_str())).collect();
         let pushed =
             "queues default, push, ingress, mailers, pull, fasp and scheduler of Redis b:6379";
         let expected = [("no-process", "Sidekiq of Redis b:6379"), ("upgrade-guard", pushed)];
@@ -194,7 +194,7 @@ mod tests {
         observation.redis[0] = Fact::Unknown(away().missing().unwrap().clone());
         observation.shards[1].jobs.known_mut().processes.remove(0);
         let advice = advise(&observation);
-        let rules: Vec<_> = advice.findings.iter().map(|it| it.rule).collect();
+        let rules: Vec<_> = advice.findings.iter().map(|it| &*it.rule).collect();
         assert_eq!(rules.iter().filter(|it| **it == "unreachable").count(), 1, "{rules:?}");
         assert!(!rules.contains(&"unseen"), "it is said once: {rules:?}");
         let unserved = advice.findings.iter().filter(|it| it.rule == "unserved-queue");
@@ -210,7 +210,8 @@ mod tests {
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].subject, "queue trends of Redis a:6379");
         observation.shards[1].jobs = away();
-        let rules: Vec<_> = advise(&observation).findings.iter().map(|it| it.rule).collect();
+        let advice = advise(&observation);
+        let rules: Vec<_> = advice.findings.iter().map(|it| &*it.rule).collect();
         assert_eq!(rules, ["unreachable"], "the other may serve it");
     }
 

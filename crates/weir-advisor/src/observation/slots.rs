@@ -35,6 +35,17 @@ impl Observation {
         most.max(self.held_by_pooler())
     }
 
+    /// Reports whether an additional process of Sidekiq would bypass the pooler, if there is one.
+    pub(crate) fn sidekiq_needs_slots(&self) -> bool {
+        let services = self.services.known().map(Vec::as_slice).unwrap_or_default();
+        let mut sidekiqs = services.iter().filter(|service| is_sidekiq(&service.name)).peekable();
+        // A pooler without sessions may be that of other services.
+        self.pooler.is_none()
+            || self.held_by_pooler() == 0
+            || sidekiqs.peek().is_none()
+            || sidekiqs.any(|service| self.is_direct(service))
+    }
+
     /// Returns the number of sessions that the pooler holds now.
     pub(crate) fn held_by_pooler(&self) -> u32 {
         let connections = self.postgres.known().and_then(|it| it.connections.known());

@@ -66,7 +66,7 @@ prop_compose! {
         fork in 0..2_000u64,
         keys in count(),
     ) -> RedisInfo {
-        let master = |(is_linked, is_read_only)| Master { address: "10.0.0.5:6379".to_owned(), is_linked, is_read_only };
+        let master = |(is_linked, is_read_only)| Master { address: "10.0.0.5:6379".to_owned(), is_linked, is_read_only, ..Master::default() };
         RedisInfo {
             version: "7.2.4".to_owned(),
             valkey_version: String::new(),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::facts::fact;
-use crate::finding::Severity;
+use crate::finding::{Finding, Severity};
 use crate::flow::Flow;
 use crate::observation::{
     Capsule, Fact, FarAhead, Goodput, JobInHand, JobProcess, JobSample, JobSet, ObservedQueue,
@@ -254,12 +254,8 @@ pub(super) fn any_requests() -> impl Strategy<Value = Vec<RequestPath>> {
 
 pub(super) fn any_own_findings() -> impl Strategy<Value = Vec<VerdictFinding>> {
     select(Severity::ALL.to_vec()).prop_map(|severity| {
-        vec![VerdictFinding {
-            rule: "queue-late".to_owned(),
-            severity,
-            problem: "Queue mail is late".to_owned(),
-            remedy: "Add workers.".to_owned(),
-        }]
+        let late = Finding::new("queue-late", severity, "queue mail", "Queue mail is late");
+        vec![VerdictFinding::new(late, "Add workers.", "/queues/mail")]
     })
 }
 

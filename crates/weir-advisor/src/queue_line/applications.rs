@@ -24,28 +24,22 @@ pub(super) fn several(jobs: &SidekiqObservation) -> Vec<&str> {
 
 /// Says that the operator must choose the application whose process is to serve a queue.
 pub(super) fn ask_which(finding: Finding, applications: &[&str]) -> Finding {
-    add(
-        finding,
-        &format!(
-            "No change is suggested: {}, and it is unknown which of them the jobs belong to. A \
-             process of another application fails on jobs whose class it does not have: after \
-             their retries they are in the dead set, and without retries they are lost. Add the \
-             queue to a process of the application that pushes to it.",
-            several_words(applications)
-        ),
-    )
+    finding.adding(format_args!(
+        "No change is suggested: {}, and it is unknown which of them the jobs belong to. A process of \
+         another application fails on jobs whose class it does not have: after their retries they are \
+         in the dead set, and without retries they are lost. Add the queue to a process of the \
+         application that pushes to it.",
+        several_words(applications)
+    ))
 }
 
 /// Says that processes of several applications may serve the scheduler's queue on purpose.
 pub(super) fn share_scheduler(finding: Finding, applications: &[&str]) -> Finding {
-    add(
-        finding,
-        &format!(
-            "No change is suggested: {}, and it is unknown whose periodic jobs are in the queue. \
-             Applications that share a Redis need queues with different names.",
-            several_words(applications)
-        ),
-    )
+    finding.adding(format_args!(
+        "No change is suggested: {}, and it is unknown whose periodic jobs are in the queue. \
+         Applications that share a Redis need queues with different names.",
+        several_words(applications)
+    ))
 }
 
 fn several_words(applications: &[&str]) -> String {
@@ -56,9 +50,4 @@ fn several_words(applications: &[&str]) -> String {
     format!(
         "the running processes have different tags ({names}), so they may be of several applications"
     )
-}
-
-fn add(finding: Finding, why: &str) -> Finding {
-    let consequence = format!("{} {why}", finding.consequence);
-    finding.leads_to(consequence.trim_start())
 }

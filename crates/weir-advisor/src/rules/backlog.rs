@@ -8,7 +8,7 @@ use std::time::Duration;
 use self::causes::{
     ended_again, not_completed, returned, returning, slow_round_trip, stuck_server,
 };
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
 use crate::observation::{
@@ -67,7 +67,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     };
     let commits_wait = lock_waits::commits_wait(observation);
     let is_paused = busy_pooler::is_paused(observation);
-    let found = queues.into_iter().map(|queue| match refused {
+    let found = |queue: &ObservedQueue| match refused {
         Some(why) => held_by_redis(jobs, queue, why),
         None => {
             let is_held = lock_waits::may_hold_up(observation, jobs, &queue.name);
@@ -78,9 +78,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
                 false => with_cpu(finding, observation, jobs, &queue.name),
             }
         }
-    });
-
-    found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
+    };
+    let paused = jobs.queues.iter().filter(|it| is_forgotten(it)).map(|it| (it, paused(it)));
+    let found = queues.into_iter().map(|queue| (queue, found(queue)));
+    let all = found.chain(paused);
+    all.map(|(queue, found)| found.since(queue.latency, waiting_jobs::OLDEST_JOB)).collect()
 }
 
 /// What remedies of all queues depend on.
@@ -174,12 +176,12 @@ fn found(
              {since} or longer. {}",
             process.where_threads_show()
         ));
-        return Finding { next: process.print_threads_command(), ..finding };
+        return finding.next_if(process.print_threads_command());
     }
     if !is_long(queue) && is_stuck(queue) {
         // The queue is stuck rather than behind others, so Sidekiq's log shows what its threads do.
         let process = jobs.serving_queue(&queue.name).next();
-        return Finding { next: process.and_then(JobProcess::print_threads_command), ..finding };
+        return finding.next_if(process.and_then(JobProcess::print_threads_command));
     }
     let finding = match context.holders.get(queue.name.as_str()) {
         Some(waiting) => holding(finding, waiting),
@@ -207,8 +209,7 @@ fn found(
 /// Says what more threads assume, because nothing shows why the queue has a backlog.
 fn of_unknown_cause(finding: Finding, jobs: &SidekiqObservation, queue: &ObservedQueue) -> Finding {
     if let Some(text) = slow_round_trip(jobs, queue) {
-        let consequence = format!("{} {text}", finding.consequence);
-        return finding.leads_to(consequence);
+        return finding.adding(text);
     }
     let youngest = jobs.serving_queue(&queue.name).filter_map(|process| process.running_for).min();
     let restarts = youngest.filter(|age| *age < RESTARTED && *age < queue.latency).map(|age| {
@@ -218,13 +219,11 @@ fn of_unknown_cause(finding: Finding, jobs: &SidekiqObservation, queue: &Observe
             wording::duration(age)
         )
     });
-    let consequence = format!(
-        "{} Its cause is not known.{} The plan takes the measured arrivals as given: if jobs push \
+    finding.adding(format_args!(
+        "Its cause is not known.{} The plan takes the measured arrivals as given: if jobs push \
          further jobs, or begin again before they have ended, more threads do not help.",
-        finding.consequence,
         restarts.unwrap_or_default()
-    );
-    finding.leads_to(consequence)
+    ))
 }
 
 /// Reports whether a young backlog will be empty soon, even if the forecast is too short.
@@ -248,13 +247,11 @@ fn held_by_redis(jobs: &SidekiqObservation, queue: &ObservedQueue, why: &str) ->
 
 /// Reports that the queue's long jobs hold the threads of others, which its new jobs would as well.
 fn holding(finding: Finding, waiting: &[&str]) -> Finding {
-    let consequence = format!(
-        "{} Its jobs hold all threads that serve {}: threads of their own come first \
+    finding.adding(format_args!(
+        "Its jobs hold all threads that serve {}: threads of their own come first \
          (starving-queue).",
-        finding.consequence,
         wording::list(waiting.iter().copied())
-    );
-    finding.leads_to(consequence)
+    ))
 }
 
 /// Says whether CPU time limits a queue. More threads do not help then. The heartbeat of a process that
@@ -283,8 +280,7 @@ fn with_cpu(
         }
         _ => return finding,
     };
-    let consequence = format!("{} {text}", finding.consequence);
-    finding.leads_to(consequence)
+    finding.adding(text)
 }
 
 fn has_no_idle_core(observation: &Observation) -> bool {
@@ -293,7 +289,7 @@ fn has_no_idle_core(observation: &Observation) -> bool {
 
 /// Reports that jobs cannot commit. Their threads hang, and more threads would as well.
 fn held_by_standby(finding: Finding) -> Finding {
-    Finding { change: None, next: None, assigns: Vec::new(), ..finding }.leads_to(
+    finding.without_actions().leads_to(
         "Commits of Postgres wait for a synchronous standby (lock-waits): end that wait first, then \
          see whether the queue still grows.",
     )
@@ -302,19 +298,17 @@ fn held_by_standby(finding: Finding) -> Finding {
 /// Reports that jobs wait for a connection of a paused pooler. Their threads hang, and more threads would
 /// as well.
 fn held_by_pooler(finding: Finding) -> Finding {
-    Finding { change: None, next: None, assigns: Vec::new(), ..finding }.leads_to(
+    finding.without_actions().leads_to(
         "Clients wait for a pooler that is paused (busy-pooler): resume it first, then see whether the \
          queue still grows.",
     )
 }
 
 fn held_by_lock(finding: Finding) -> Finding {
-    let consequence = format!(
-        "{} Sessions wait for a lock of Postgres: end that wait first, then see whether the queue \
+    finding.adding(
+        "Sessions wait for a lock of Postgres: end that wait first, then see whether the queue \
          still grows.",
-        finding.consequence
-    );
-    finding.leads_to(consequence)
+    )
 }
 
 /// Reports that jobs wait although threads are free. Neither other jobs nor more threads explain
@@ -325,7 +319,7 @@ fn not_taken(finding: Finding, process: &JobProcess) -> Finding {
         finding.evidence, process.identity
     );
     let finding = Finding { evidence, severity: Severity::Critical, ..finding };
-    finding.leads_to(format!(
+    finding.with_confidence(Confidence::Likely).leads_to(format!(
         "Its fetches appear to fail: a Redis user without BRPOP, for example, or a fetcher that \
          holds jobs back. Sidekiq's log on {} shows it.",
         process.hostname
@@ -472,7 +466,7 @@ mod tests {
                         rate 30.0/s";
         assert_eq!(finding.evidence, expected);
         assert_eq!(finding.consequence, "It will be empty in 33 min 20 s (27 min to 44 min).");
-        assert_eq!(finding.next.as_deref(), Some("weir plan"));
+        assert_eq!(finding.next_step(), Some("weir plan"));
     }
 
     #[test]
@@ -502,10 +496,10 @@ mod tests {
     #[test]
     fn a_redis_that_rejects_writes_is_to_be_repaired_first() {
         let mut observation = behind("push", 40_000, 40_100, 1_200);
-        assert!(check(&observation).remove(0).change.is_some());
+        assert!(check(&observation).remove(0).line_change().is_some());
         observation.redis[0].known_mut().info.persistence.last_append_ok = false;
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         assert!(finding.consequence.contains("Repair Redis first"), "{}", finding.consequence);
     }
 
@@ -513,10 +507,10 @@ mod tests {
     fn a_replica_that_doctor_reads_does_not_hold_up_the_jobs_of_its_master() {
         let mut observation = behind("push", 40_000, 40_100, 1_200);
         let (address, is_linked) = ("10.0.0.5:6380".to_owned(), true);
-        let master = Master { address, is_linked, is_read_only: true };
+        let master = Master { address, is_linked, is_read_only: true, ..Master::default() };
         observation.redis[0].known_mut().info.replica_of = Some(master);
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.next.as_deref(), Some("weir plan"), "a replica renames no queue");
+        assert_eq!(finding.next_step(), Some("weir plan"), "a replica renames no queue");
         assert!(finding.consequence.contains(" Its cause is not known. The plan"), "{finding:?}");
         assert!(!finding.consequence.contains("rejects writes"), "{}", finding.consequence);
         observation.jobs.known_mut().processes.clear();
@@ -529,7 +523,7 @@ mod tests {
         let observation = idle_beside("push");
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
-        assert_eq!((&finding.next, &finding.change), (&None, &None));
+        assert_eq!((finding.next_step(), finding.line_change()), (None, None));
         let expected = "shop:1:0123456789ab, which serves it, sends heartbeats, has no job in \
                         progress and took none";
         assert!(finding.evidence.ends_with(expected), "{finding:?}");
@@ -589,12 +583,12 @@ mod tests {
         waiting.flow.known_mut().arrivals_per_second = 2.8;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.subject, "queue push");
-        assert_eq!((finding.next.as_deref(), &finding.change), (Some("weir plan"), &None));
+        assert_eq!((finding.next_step(), finding.line_change()), (Some("weir plan"), None));
         let expected =
             "Its jobs hold all threads that serve default: threads of their own come first";
         assert!(finding.consequence.contains(expected), "{finding:?}");
         observation.jobs.known_mut().processes[0].in_hand.pop();
-        assert!(check(&observation)[0].change.is_some(), "a thread is free for default");
+        assert!(check(&observation)[0].line_change().is_some(), "a thread is free for default");
     }
 
     #[test]
@@ -608,7 +602,7 @@ mod tests {
         assert!(finding.evidence.ends_with(expected), "{}", finding.evidence);
         let expected = "No time to drain can be given: most jobs fail";
         assert!(finding.consequence.starts_with(expected), "{}", finding.consequence);
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         let verdict = crate::advise(&observation).verdict;
         assert_eq!((verdict.drain, verdict.until_all_is_empty()), (None, None));
         // A smaller part that fails leaves the forecast.
@@ -633,9 +627,9 @@ mod tests {
         let mut observation = behind("push", 39_000, 40_000, 1_200);
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
-        assert_eq!(finding.next.as_deref(), Some("weir sidekiq set-aside push"));
+        assert_eq!(finding.next_step(), Some("weir sidekiq set-aside push"));
         // The first step is to serve the backlog, because the command reports an error otherwise.
-        let line = finding.change.unwrap().line;
+        let line = finding.line_change().unwrap().line.clone();
         assert!(
             line.starts_with("-q default,16 -q push,12 ") && line.ends_with(" -q push_backlog,1"),
             "{line}"
@@ -644,19 +638,19 @@ mod tests {
         let pull = observation.jobs.known_mut().queue_mut("pull");
         (pull.length, pull.latency) = (9_000, Duration::from_secs(1_200));
         for finding in check(&observation) {
-            let line = finding.change.unwrap().line;
+            let line = finding.line_change().unwrap().line.clone();
             assert!(line.ends_with(" -q push_backlog,1 -q pull_backlog,1"), "{line}");
         }
         // Changes to the same queues from other findings come first.
         observation.jobs.known_mut().queue_mut("fasp").name = "new".to_owned();
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         assert!(finding.consequence.contains("once the other change to its queues is made"));
         let mut served = behind("push", 39_000, 40_000, 1_200);
         let queue = WeightedQueue { name: "push_backlog".to_owned(), weight: 1 };
         served.jobs.known_mut().processes[0].capsules[0].queues.push(queue);
         let finding = check(&served).remove(0);
-        assert_eq!((finding.change, finding.next.is_some()), (None, true));
+        assert_eq!((finding.line_change(), finding.next_step().is_some()), (None, true));
     }
 
     #[test]
@@ -696,14 +690,14 @@ mod tests {
             PgBouncer { pools: vec![pool], databases: vec![database], ..PgBouncer::default() };
         observation.pgbouncer = Fact::Known(pgbouncer.clone());
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         assert!(finding.consequence.starts_with("Clients wait for a pooler that is paused"));
         let findings = crate::advise(&observation).findings;
         let place = |rule: &str| findings.iter().position(|it| it.rule == rule).unwrap();
         assert!(place("busy-pooler") < place(NAME), "the cause comes first: {findings:?}");
         pgbouncer.databases[0].is_paused = false;
         observation.pgbouncer = Fact::Known(pgbouncer);
-        assert!(check(&observation)[0].next.is_some());
+        assert!(check(&observation)[0].next_step().is_some());
     }
 
     #[test]
@@ -722,7 +716,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         let expected = "Sidekiq counts 60.0/s as processed, but the queue keeps its length";
         assert!(finding.consequence.starts_with(expected), "{}", finding.consequence);
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         // Jobs of another queue may be what ends, or all of this one have been running for long.
         for job in &mut observation.jobs.known_mut().processes[0].in_hand[..3] {
             "default".clone_into(&mut job.queue);
@@ -743,19 +737,19 @@ mod tests {
         jobs.processed_per_second = Fact::Known(0.0);
         jobs.processes[0].busy = 25;
         let finding = check(&observation).remove(0);
-        assert_eq!((&finding.change, finding.next.as_deref()), (&None, Some("kill -TTIN 1")));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, Some("kill -TTIN 1")));
         assert!(finding.consequence.contains("completed no job in the window"), "{finding:?}");
         observation.jobs.known_mut().processes[0].busy = 24;
-        assert!(check(&observation)[0].change.is_some(), "a thread is free");
+        assert!(check(&observation)[0].line_change().is_some(), "a thread is free");
         observation.jobs.known_mut().processes[0].busy = 25;
         let window = Duration::from_secs(9);
         observation.jobs.known_mut().queue_mut("push").flow.known_mut().window = window;
-        assert!(check(&observation)[0].change.is_some(), "a heartbeat may be missing");
+        assert!(check(&observation)[0].line_change().is_some(), "a heartbeat may be missing");
         let window = Duration::from_secs(10);
         observation.jobs.known_mut().queue_mut("push").flow.known_mut().window = window;
         let jobs = observation.jobs.known_mut();
         (jobs.processes[0].busy, jobs.processed_per_second) = (25, Fact::Known(0.1));
-        assert!(check(&observation)[0].change.is_some(), "one job ended");
+        assert!(check(&observation)[0].line_change().is_some(), "one job ended");
     }
 
     #[test]
@@ -784,7 +778,7 @@ mod tests {
             observation.jobs.known_mut().processes.push(process);
         }
         let finding = check(&observation).remove(0);
-        assert_eq!((&finding.change, &finding.next), (&None, &None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         assert!(finding.consequence.contains("again and again (ghost-process)"), "{finding:?}");
     }
 
@@ -798,7 +792,7 @@ mod tests {
             ..SynchronousCommit::default()
         };
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         assert!(finding.consequence.starts_with("Commits of Postgres wait"));
     }
 
@@ -810,21 +804,17 @@ mod tests {
             vec![LockWait { waited, ..LockWait::default() }];
         let finding = check(&observation).remove(0);
         assert_eq!(
-            (finding.severity, finding.change, finding.next),
+            (finding.severity, finding.line_change(), finding.next_step()),
             (Severity::Critical, None, None)
         );
         assert!(finding.consequence.contains("end that wait first"), "{}", finding.consequence);
         let waits = observation.postgres.known_mut().lock_waits.known_mut();
         "web".clone_into(&mut waits[0].waiting_service);
         let finding = check(&observation).remove(0);
-        assert_eq!(
-            finding.next.as_deref(),
-            Some("weir sidekiq set-aside push"),
-            "web runs no jobs"
-        );
+        assert_eq!(finding.next_step(), Some("weir sidekiq set-aside push"), "web runs no jobs");
         let waits = observation.postgres.known_mut().lock_waits.known_mut();
         "sidekiq scheduler".clone_into(&mut waits[0].waiting_service);
-        assert!(check(&observation)[0].next.is_some(), "it does not serve push");
+        assert!(check(&observation)[0].next_step().is_some(), "it does not serve push");
     }
 
     #[test]
@@ -833,7 +823,7 @@ mod tests {
         let jobs = observation.jobs.known_mut();
         let name = "push_backlog".to_owned();
         jobs.queues.push(ObservedQueue { name, length: 1, ..ObservedQueue::default() });
-        let next = |it: &Observation| check(it).remove(0).next;
+        let next = |it: &Observation| check(it).remove(0).next_step().map(str::to_owned);
         assert_eq!(next(&observation).as_deref(), Some("weir plan"));
         observation.jobs.known_mut().queue_mut("push_backlog").length = 0;
         assert_eq!(next(&observation).as_deref(), Some("weir sidekiq set-aside push"));
@@ -867,14 +857,14 @@ mod tests {
         let expected = "9,000 jobs wait, the oldest for 20 min; it is paused (Sidekiq Pro)";
         assert_eq!(notice.evidence, expected);
         let expected = r#"bundle exec rails runner 'Sidekiq::Queue.new("push").unpause!'"#;
-        assert_eq!(notice.next.as_deref(), Some(expected));
+        assert_eq!(notice.next_step(), Some(expected));
         let mut apart = paused.clone();
         apart.jobs.known_mut().queue_mut("push").name = "quarantine.poison.push".to_owned();
         let notice = check(&apart).remove(0);
         let expected =
             "9,000 jobs wait, the oldest for 20 min; they are quarantined (weir jobs quarantine)";
         assert_eq!(notice.evidence, expected);
-        assert_eq!(notice.next.as_deref(), Some("weir jobs quarantine take-back poison"));
+        assert_eq!(notice.next_step(), Some("weir jobs quarantine take-back poison"));
         assert_eq!(ruby(r#"a"b\#{c}"#), r#"a\"b\\\#{c}"#);
         paused.jobs.known_mut().queue_mut("push").latency = Duration::from_secs(599);
         assert_eq!(check(&paused), []);
@@ -890,7 +880,7 @@ mod tests {
         let queue = observation.jobs.known_mut().queue_mut("push");
         queue.flow.known_mut().arrivals_per_second = 0.0;
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
+        assert_eq!(finding.next_step(), Some("kill -TTIN 1"));
         assert!(finding.consequence.starts_with("No job was completed"), "{}", finding.consequence);
         let queue = observation.jobs.known_mut().queue_mut("push");
         queue.flow.known_mut().before = 3;
@@ -904,7 +894,7 @@ mod tests {
     fn what_is_over_soon_takes_nothing() {
         let finding = check(&behind("push", 3_000, 2_000, 900)).remove(0);
         assert!(finding.consequence.starts_with("It will be empty in 20 s"), "{finding:?}");
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
     }
 
     #[test]
@@ -931,14 +921,14 @@ mod tests {
         };
         jobs.processes[0].in_hand = vec![job; 25];
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
+        assert_eq!(finding.next_step(), Some("kill -TTIN 1"));
         assert!(
             finding.consequence.starts_with("No job was completed: every thread"),
             "{finding:?}"
         );
         // One thread is making progress.
         observation.jobs.known_mut().processes[0].in_hand[7].age = Duration::from_secs(2);
-        assert_ne!(check(&observation)[0].next.as_deref(), Some("kill -TTIN 1"));
+        assert_ne!(check(&observation)[0].next_step(), Some("kill -TTIN 1"));
     }
 
     #[test]
@@ -960,6 +950,6 @@ mod tests {
         observation.jobs.known_mut().processes[0].capsules[0].queues[4].name =
             "pull_backlog".to_owned();
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Notice, None));
     }
 }

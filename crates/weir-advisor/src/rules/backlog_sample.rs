@@ -1,6 +1,6 @@
 //! A single job class or remote host dominates a backlog.
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{JobSample, Observation, ObservedQueue, SampleShare};
 use crate::wording::{count, percent};
 
@@ -34,6 +34,7 @@ fn found(queue: &ObservedQueue) -> Option<Finding> {
     }
     let evidence = format!("in a sample of {} jobs, {}", count(sample.size), parts.join(", "));
     let finding = Finding::new(NAME, Severity::Notice, format!("queue {}", queue.name), evidence);
+    let finding = finding.with_confidence(Confidence::Likely);
     Some(finding.leads_to("What is done about them changes the backlog most."))
 }
 

@@ -7,7 +7,7 @@
 
 mod waiting;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{Observation, SessionState};
 
 pub(crate) const NAME: &str = "busy-pooler";
@@ -44,7 +44,8 @@ fn found(observation: &Observation) -> Option<Finding> {
     let are = if stuck == 1 { "is" } else { "are" };
     let evidence =
         format!("{all}: {active} {run} a statement, {stuck} {are} idle in a transaction");
-    let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence);
+    let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence)
+        .with_confidence(Confidence::Possible);
     if are_mostly_idle(active, stuck) {
         return Some(held_by_transactions(observation, finding, &pooler.name));
     }
@@ -61,12 +62,10 @@ fn found(observation: &Observation) -> Option<Finding> {
 /// Says how many connections the database has room for. Without PgBouncer's own figures it is unknown how
 /// many pools share them, so that no size of a pool can be given.
 fn room_for(finding: Finding, enough: u32) -> Finding {
-    let consequence = format!(
-        "{} The database has room for {enough} of its connections in all: max_db_connections limits \
-         them, and default_pool_size those of each user and database.",
-        finding.consequence
-    );
-    finding.leads_to(consequence)
+    finding.adding(format_args!(
+        "The database has room for {enough} of its connections in all: max_db_connections limits \
+         them, and default_pool_size those of each user and database."
+    ))
 }
 
 /// Reports whether nearly all sessions that are in a transaction or run a statement are idle. Of five
@@ -78,14 +77,13 @@ const fn are_mostly_idle(active: u32, idle_in_transaction: u32) -> bool {
 /// Reports that open transactions hold the connections. More connections would be held as well, so
 /// that no size is suggested.
 fn held_by_transactions(observation: &Observation, finding: Finding, service: &str) -> Finding {
-    let consequence = format!(
-        "{} The application holds them: it has a transaction open and does something else, such as \
+    let finding = finding.adding(format_args!(
+        "The application holds them: it has a transaction open and does something else, such as \
          a call over the network. Move that out of the transactions; more connections \
          (default_pool_size) would be held as well. The command lists the sessions of {service}, \
-         longest transaction first, with the last statement of each.",
-        finding.consequence
-    );
-    finding.leads_to(consequence.trim_start()).next(observation.psql(
+         longest transaction first, with the last statement of each."
+    ));
+    finding.next(observation.psql(
         "SELECT pid, now() - xact_start AS open, query FROM pg_stat_activity \
          WHERE state LIKE 'idle in transaction%' ORDER BY xact_start LIMIT 20",
     ))
@@ -93,12 +91,12 @@ fn held_by_transactions(observation: &Observation, finding: Finding, service: &s
 
 /// Says that the pooler cannot open more connections.
 fn without_free_slots(finding: Finding) -> Finding {
-    let consequence = format!(
-        "{} The database has no connection slots for more: the others are in use, or are needed \
+    finding
+        .adding(
+            "The database has no connection slots for more: the others are in use, or are needed \
          for other services, psql and deploys.",
-        finding.consequence
-    );
-    finding.leads_to(consequence).next("weir plan")
+        )
+        .next("weir plan")
 }
 
 #[cfg(test)]
@@ -132,14 +130,15 @@ mod tests {
                         a transaction";
         assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
         assert_eq!(finding.severity, Severity::Notice, "it is so at one moment");
-        assert_eq!(finding.change, None, "several pools may share the connections");
+        assert_eq!(finding.confidence, Confidence::Possible);
+        assert_eq!(finding.line_change(), None, "several pools may share the connections");
         assert!(finding.consequence.contains("room for 40 of its connections"), "{finding:?}");
         let finding = with(105, 0, Some(110)).unwrap();
         let expected = "room for 175 of its connections";
         let why = "of 197, streaming has 10, and 12 stay free";
         assert!(finding.consequence.contains(expected), "{why}: {finding:?}");
         let finding = with(170, 0, Some(175)).unwrap();
-        assert_eq!((&finding.change, finding.next.as_deref()), (&None, Some("weir plan")));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, Some("weir plan")));
         assert!(finding.consequence.contains("has no connection slots for more"), "{finding:?}");
     }
 

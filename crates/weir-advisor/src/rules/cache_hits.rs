@@ -44,7 +44,7 @@ mod tests {
         *observation.postgres.known_mut().cache_hit_ratio.known_mut() = 0.6;
         observation.postgres.known_mut().settings.known_mut().shared_buffers_bytes = 128 << 20;
         let findings = crate::advise(&observation).findings;
-        let rules: Vec<_> = findings.iter().map(|finding| finding.rule).collect();
+        let rules: Vec<_> = findings.iter().map(|finding| &*finding.rule).collect();
         assert_eq!(rules, [untuned_database::NAME]);
     }
 }

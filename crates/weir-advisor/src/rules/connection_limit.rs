@@ -42,10 +42,7 @@ fn met(observation: &Observation, missing: &Missing) -> Finding {
              above it for which the server has free slots, or end sessions that are not needed.",
     );
     let finding = match &missing.remedy {
-        Some(line) => {
-            let consequence = format!("{} As a superuser: {line}", finding.consequence);
-            finding.leads_to(consequence)
-        }
+        Some(line) => finding.adding(format_args!("As a superuser: {line}")),
         None => finding,
     };
     finding.next(observation.psql_as_superuser(LIMITS))
@@ -112,10 +109,16 @@ mod tests {
             "{finding:?}"
         );
         // Pools of 10, 10, 25 and 5 connections, and some for psql and a deploy.
-        assert_eq!(finding.change.unwrap().line, r#"ALTER ROLE "shop" CONNECTION LIMIT 56;"#);
+        assert_eq!(
+            finding.line_change().unwrap().line,
+            r#"ALTER ROLE "shop" CONNECTION LIMIT 56;"#
+        );
         assert_eq!(with(20, 19)[0].severity, Severity::Warning);
         let finding = with(60, 60).remove(0);
-        assert_eq!(finding.change.unwrap().line, r#"ALTER ROLE "shop" CONNECTION LIMIT 67;"#);
+        assert_eq!(
+            finding.line_change().unwrap().line,
+            r#"ALTER ROLE "shop" CONNECTION LIMIT 67;"#
+        );
     }
 
     #[test]
@@ -123,7 +126,10 @@ mod tests {
         let finding = with(50, 50).remove(0);
         assert_eq!(finding.severity, Severity::Notice, "{finding:?}");
         assert!(finding.consequence.starts_with("The pools of the application fit"));
-        assert_eq!(finding.change.unwrap().line, r#"ALTER ROLE "shop" CONNECTION LIMIT 56;"#);
+        assert_eq!(
+            finding.line_change().unwrap().line,
+            r#"ALTER ROLE "shop" CONNECTION LIMIT 56;"#
+        );
         assert_eq!(with(56, 50), [], "after the change");
     }
 
@@ -139,11 +145,11 @@ mod tests {
         });
         let findings = crate::advise(&observation).findings;
         assert_eq!(findings.len(), 1, "{findings:?}");
-        assert_eq!((findings[0].rule, findings[0].severity), (NAME, Severity::Critical));
-        assert_eq!(findings[0].change, None, "the number is the operator's to choose");
+        assert_eq!((&*findings[0].rule, findings[0].severity), (NAME, Severity::Critical));
+        assert_eq!(findings[0].line_change(), None, "the number is the operator's to choose");
         assert!(findings[0].consequence.ends_with(line), "{findings:?}");
         assert!(findings[0].consequence.contains("The limit is unknown"), "{findings:?}");
-        let next = findings[0].next.as_deref().unwrap();
+        let next = findings[0].next_step().unwrap();
         assert!(
             next.starts_with("sudo -u postgres psql -c 'SELECT rolname, rolconnlimit"),
             "{next}"

@@ -96,7 +96,7 @@ mod tests {
             "{}",
             finding.evidence
         );
-        assert_eq!(finding.change.unwrap().place, "the unit of shop:3:0123456789ab");
+        assert_eq!(finding.line_change().unwrap().place, "the unit of shop:3:0123456789ab");
         observation.jobs.known_mut().processes[2].quiet = true;
         assert_eq!(check(&observation), []);
     }
@@ -107,7 +107,7 @@ mod tests {
         let queues = &mut observation.jobs.known_mut().processes[0].capsules[0].queues;
         queues.truncate(2);
         queues.push(WeightedQueue { name: QUEUE.to_owned(), weight: 1 });
-        let line = check(&observation).remove(0).change.unwrap().line;
+        let line = check(&observation).remove(0).line_change().unwrap().line.clone();
         assert!(line.starts_with("-q default,8 -q push,6") && !line.contains(QUEUE), "{line}");
     }
 

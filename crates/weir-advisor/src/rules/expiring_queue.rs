@@ -54,10 +54,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.evidence, "1,466 jobs wait, and its key expires in 30 s");
         let expected = "redis-cli -h 127.0.0.1 -p 6379 PERSIST queue:push";
-        assert_eq!(
-            (finding.severity, finding.next.as_deref()),
-            (Severity::Critical, Some(expected))
-        );
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Critical, Some(expected)));
         observation.jobs.known_mut().queue_mut("push").length = 0;
         assert_eq!(check(&observation), [], "nothing is lost");
     }

@@ -1,7 +1,7 @@
 //! Jobs are scheduled for a time in the far future, most often because milliseconds were passed as
 //! seconds.
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{Fact, FarAhead, Observation};
 use crate::wording::{count, number};
 
@@ -35,7 +35,11 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let consequence = format!(
         "No process runs {them} before that time. {cause} {them}. The command counts {them}."
     );
-    let finding = Finding::new(NAME, severity, "the scheduled set", evidence).leads_to(consequence);
+    // That the times are wrong is a guess from their values.
+    let confidence = if as_millis == 0 { Confidence::Possible } else { Confidence::Likely };
+    let finding = Finding::new(NAME, severity, "the scheduled set", evidence)
+        .with_confidence(confidence)
+        .leads_to(consequence);
     let redis = observation.redis.first().and_then(Fact::known);
     let command = |cli: &str| format!("{cli} ZCOUNT {KEY} {after_unix_seconds} +inf");
     vec![match redis {
@@ -66,8 +70,8 @@ mod tests {
         assert!(finding.consequence.contains("milliseconds were passed as seconds"), "{finding:?}");
         assert!(finding.consequence.contains("the times of all are within ten years"));
         let expected = "redis-cli -h 127.0.0.1 -p 6379 ZCOUNT schedule 2095000000 +inf";
-        assert_eq!(finding.next.as_deref(), Some(expected));
-        assert_eq!(finding.change, None);
+        assert_eq!(finding.next_step(), Some(expected));
+        assert_eq!(finding.line_change(), None);
         let some = with(6_000, 20).unwrap();
         assert!(some.consequence.contains("the times of 20 are within ten years"), "{some:?}");
     }

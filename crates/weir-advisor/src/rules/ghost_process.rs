@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{
     Fact, JobProcess, Machine, Observation, ProcessPlace, ProcessPresence, SidekiqObservation,
 };
@@ -48,8 +48,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 /// Lowers the severity if the Redis loses heartbeats, because the processes may be running.
 fn unless_lost(finding: Finding, loss: Option<&str>) -> Finding {
     let Some(why) = loss else { return finding };
-    let finding = Finding { severity: Severity::Notice, next: None, ..finding };
-    finding.leads_to(format!(
+    let finding = Finding { severity: Severity::Notice, ..finding };
+    finding.without_next().leads_to(format!(
         "{why}. Until that is resolved, it is unknown whether they still \
                               run."
     ))
@@ -119,7 +119,10 @@ fn crash_loop(processes: &[&JobProcess], machine: Option<&Machine>) -> Finding {
     );
     let subject = format!("processes of {}", place(first));
     let is_here = processes.iter().all(|it| it.presence == ProcessPresence::Gone);
-    let finding = Finding::new(NAME, Severity::Warning, subject, evidence).leads_to(format!(
+    let finding = Finding::new(NAME, Severity::Warning, subject, evidence)
+        .since(first.beat_age, "last heartbeat of the first")
+        .with_confidence(Confidence::Likely);
+    let finding = finding.leads_to(format!(
         "A process is started again and again, and ends without a shutdown. Its log and that of its \
          supervisor show with what it ends, and the kernel's log whether the OOM killer ended it.{} If \
          a job ends it, the same job ends each process that takes it. It is one of those of which the \
@@ -143,7 +146,8 @@ fn missing_one(process: &JobProcess, machine: Option<&Machine>) -> Finding {
     };
     let evidence = format!("it {}; {in_hand}", process.why_it_takes_none());
     let subject = format!("process {}", process.identity);
-    let finding = Finding::new(NAME, Severity::Warning, subject, evidence);
+    let finding = Finding::new(NAME, Severity::Warning, subject, evidence)
+        .since(process.beat_age, "its last heartbeat");
     if process.presence == ProcessPresence::Gone {
         return finding
             .leads_to(format!(
@@ -262,11 +266,12 @@ mod tests {
         assert_eq!(gone.evidence, expected);
         let silent = found(ProcessPresence::Silent).unwrap();
         assert!(silent.evidence.starts_with("it has missed heartbeats; the last one was 24 s ago"));
-        assert_eq!(silent.next, None, "its number may be another process' by now");
+        assert_eq!(silent.next_step(), None, "its number may be another process' by now");
         let expected =
             "It hangs, was killed, cannot write to this Redis, or writes to another one.";
         assert!(silent.consequence.starts_with(expected), "{}", silent.consequence);
         for finding in [gone, silent] {
+            assert_eq!(finding.since.as_ref().unwrap().seconds_ago, 24);
             assert!(finding.consequence.contains("OOM killer"), "{finding:?}");
             assert!(!finding.consequence.contains("of this machine"), "it has killed none");
         }
@@ -299,7 +304,7 @@ mod tests {
             consequence.contains("log has `start` before the end, and neither `done` nor `fail`")
         );
         assert!(consequence.contains("several ends") && !consequence.contains("the last job"));
-        assert_eq!(findings[0].next.as_deref(), Some(KILLED));
+        assert_eq!(findings[0].next_step(), Some(KILLED));
         // Two may have been restarted, and those that ran at the same time ended together.
         let jobs = observation.jobs.known_mut();
         jobs.processes[2] = ended(3, "pull");
@@ -333,7 +338,7 @@ mod tests {
         observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned()];
         observation.redis[0].known_mut().info.persistence.last_append_ok = false;
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Notice, None));
         assert!(finding.consequence.starts_with("Redis rejects writes: the last write"));
     }
 
@@ -346,7 +351,7 @@ mod tests {
         let findings = check(&observation);
         assert_eq!(findings[0].evidence, "1 process in the list has no heartbeat: a:1:x");
         let expected = "1 process runs on this machine without a heartbeat in this Redis: a:2:x";
-        assert_eq!((findings[1].evidence.as_str(), &findings[1].next), (expected, &None));
+        assert_eq!((findings[1].evidence.as_str(), findings[1].next_step()), (expected, None));
         assert!(!findings[1].consequence.contains("ended"));
     }
 

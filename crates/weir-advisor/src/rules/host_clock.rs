@@ -44,13 +44,11 @@ fn found(process: &JobProcess, is_redis: bool) -> Finding {
          latency is wrong by the same amount, here and in Sidekiq's pages."
     ));
     if is_redis {
-        let consequence = format!(
-            "{} All hosts differ by about the same time: look at the clock of Redis' machine first.",
-            finding.consequence
+        return finding.adding(
+            "All hosts differ by about the same time: look at the clock of Redis' machine first.",
         );
-        return finding.leads_to(consequence);
     }
-    Finding { next: process.there("timedatectl"), ..finding }
+    finding.next_if(process.there("timedatectl"))
 }
 
 #[cfg(test)]
@@ -68,7 +66,7 @@ mod tests {
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].subject, "process shop:1:0123456789ab");
         assert_eq!(findings[0].evidence, "the clock of its host is 2 h behind that of Redis");
-        assert_eq!(findings[0].next.as_deref(), Some("timedatectl"));
+        assert_eq!(findings[0].next_step(), Some("timedatectl"));
         for process in &mut observation.jobs.known_mut().processes {
             process.clock_ahead_seconds = 29.0;
         }
@@ -85,9 +83,9 @@ mod tests {
         }
         let findings = check(&observation);
         assert_eq!(findings.len(), 2);
-        assert!(findings.iter().all(|it| it.next.is_none()));
+        assert!(findings.iter().all(|it| it.next_step().is_none()));
         assert!(findings[0].consequence.ends_with("look at the clock of Redis' machine first."));
         observation.jobs.known_mut().processes[1].clock_ahead_seconds = 0.0;
-        assert_eq!(check(&observation)[0].next.as_deref(), Some("timedatectl"));
+        assert_eq!(check(&observation)[0].next_step(), Some("timedatectl"));
     }
 }

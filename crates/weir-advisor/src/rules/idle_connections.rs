@@ -85,7 +85,7 @@ mod tests {
     fn who_hoards_is_named_with_the_line() {
         let finding = with(110, 60).remove(0);
         assert_eq!(finding.subject, "web");
-        assert_eq!(finding.change.unwrap().line, "MAX_THREADS=30");
+        assert_eq!(finding.line_change().unwrap().line, "MAX_THREADS=30");
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         let leaked = sessions("sidekiq scheduler", SessionState::Idle, 150);
         observation.postgres.known_mut().connections.known_mut().sessions = vec![leaked];
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         assert!(finding.consequence.contains("Its pools hold at most 5"));
     }
 
@@ -104,7 +104,7 @@ mod tests {
         observation.pooler = Some(Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() });
         let idle = sessions("pgbouncer", SessionState::Idle, 150);
         observation.postgres.known_mut().connections.known_mut().sessions = vec![idle];
-        let change = check(&observation).remove(0).change.unwrap();
+        let change = check(&observation).remove(0).line_change().cloned().unwrap();
         assert_eq!((change.line.as_str(), change.restart), ("server_idle_timeout = 60", false));
     }
 

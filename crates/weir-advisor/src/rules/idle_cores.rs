@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{
     Capsule, JobProcess, Machine, Observation, ObservedQueue, SidekiqObservation,
 };
@@ -65,6 +65,7 @@ fn found(process: &JobProcess, machine: &Machine) -> Option<Finding> {
     );
     let finding =
         Finding::new(NAME, Severity::Warning, format!("process {}", process.identity), evidence)
+            .with_confidence(Confidence::Likely)
             .leads_to("One Ruby process uses one core; its threads wait for each other.");
     if !is_idle(machine) {
         let consequence = format!(
@@ -126,7 +127,7 @@ mod tests {
             let found = check(&observation);
             assert_eq!(found.len(), findings, "{cores_used} {busy} {cores_idle}");
             for finding in found {
-                let line = finding.change.unwrap().line;
+                let line = finding.line_change().unwrap().line.clone();
                 let queues = "-q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
                 assert_eq!(line, format!("sidekiq -c 13 {queues}; sidekiq -c 12 {queues}"));
             }
@@ -144,7 +145,7 @@ mod tests {
             let found = check(&observation);
             assert_eq!(found.len(), findings, "{seconds}");
             for finding in found {
-                assert_eq!((finding.change, finding.next), (None, None));
+                assert_eq!((finding.line_change(), finding.next_step()), (None, None));
                 let expected = "More threads do not help. Another process would, but no core";
                 assert!(finding.consequence.contains(expected), "{}", finding.consequence);
             }
@@ -156,10 +157,10 @@ mod tests {
         let mut observation = healthy::observation();
         let process = &mut observation.jobs.known_mut().processes[0];
         (process.cores_used, process.busy) = (Fact::Known(0.95), 25);
-        assert!(check(&observation)[0].change.is_some());
+        assert!(check(&observation)[0].line_change().is_some());
         observation.machine.known_mut().memory_available_bytes = 200 << 20;
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.change, None);
+        assert_eq!(finding.line_change(), None);
         assert!(finding.consequence.contains("only 200 MB of memory are available"));
     }
 }

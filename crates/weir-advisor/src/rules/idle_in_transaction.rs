@@ -38,6 +38,7 @@ fn found(
     let sessions_are = wording::number(sessions.count, "session is", "sessions are");
     let evidence = format!("{sessions_are} idle in transaction, {oldest}for {longest}");
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
+        .since(sessions.longest, "state_change in pg_stat_activity")
         .leads_to(
             "They keep their locks and slots, and may keep VACUUM from removing dead rows. The line \
              ends sessions that are idle in a transaction for more than 5 min, and rolls back what \
@@ -63,12 +64,12 @@ fn ended(observation: &Observation, finding: Finding, postgres: &DatabaseObserva
     if stuck.any(|it| lock_waits::may_be_job(observation, &it.service, it.longest)) {
         return finding;
     }
-    let consequence = format!(
-        "{} The command ends all that have been idle in a transaction for a minute. {}",
-        finding.consequence,
-        lock_waits::RIGHT
-    );
-    finding.leads_to(consequence).next(observation.psql(END))
+    finding
+        .adding(format_args!(
+            "The command ends all that have been idle in a transaction for a minute. {}",
+            lock_waits::RIGHT
+        ))
+        .next(observation.psql(END))
 }
 
 fn is_stuck(sessions: &Sessions) -> bool {
@@ -86,7 +87,10 @@ mod tests {
         let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];
         (sessions.state, sessions.longest) = (SessionState::IdleInTransaction, LONGEST);
         "web".clone_into(&mut sessions.service);
-        let next = |it: &Observation| check(it)[0].next.clone();
+        let next = |it: &Observation| check(it)[0].next_step().map(str::to_owned);
+        let since = check(&observation).remove(0).since.unwrap();
+        let expected = "state_change in pg_stat_activity";
+        assert_eq!((since.ago(), &*since.source), (LONGEST, expected));
         assert!(next(&observation).unwrap().contains("pg_terminate_backend(pid)"));
         observation.jobs = crate::observation::Fact::NotAsked;
         let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];

@@ -67,12 +67,12 @@ mod tests {
         let finding = with(20, 350, 400).remove(0);
         let expected = "the app says 20 ms, clients wait 400 ms: 350 ms for a free worker, 30 ms elsewhere (95th percentiles)";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.change.unwrap().line, "workers = 3");
+        assert_eq!(finding.line_change().unwrap().line, "workers = 3");
     }
 
     #[test]
     fn time_that_is_lost_elsewhere_is_not_blamed_on_workers() {
-        assert_eq!(with(20, 5, 400)[0].change, None);
+        assert_eq!(with(20, 5, 400)[0].line_change(), None);
         assert_eq!(with(200, 20, 390), []);
         assert_eq!(with(5, 20, 100), []);
     }

@@ -42,6 +42,8 @@ const TOOLS: [&str; 3] = ["psql", "pg_dump", "pg_restore"];
 const HEARTBEAT: Duration = Duration::from_secs(20);
 /// Shorter waits are normal between transactions.
 const WAIT_MIN: Duration = Duration::from_secs(10);
+/// The source of [`LockWait::waited`].
+const WAIT_START: &str = "waitstart in pg_locks, or the start of the statement";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let waits = observation.postgres.known().and_then(|postgres| postgres.lock_waits.known());
@@ -57,7 +59,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let found = victims.iter().flat_map(found);
     // A change of a table that waits for several sessions was found for each of them.
     let mut reported = BTreeSet::new();
-    let mut is_new = |it: &Finding| reported.insert((it.subject.clone(), it.next.clone()));
+    let mut is_new = |it: &Finding| reported.insert((it.subject.clone(), it.to_do()));
     standby::check(observation).into_iter().chain(found.filter(|it| is_new(it))).collect()
 }
 
@@ -172,12 +174,16 @@ fn found<'a>(
     if blocker != 0 && victims.iter().all(|wait| wait.maintenance.is_some()) {
         return victims.iter().map(|wait| maintained(wait)).collect();
     }
+    let blocked = |victims: &[&LockWait]| {
+        let longest = victims.iter().map(|wait| wait.waited).max().unwrap_or_default();
+        blocked_by(observation, waits, blocker, victims).since(longest, WAIT_START)
+    };
     let Some(change) = TableChange::find(observation, waits, blocker, victims) else {
-        return vec![blocked_by(observation, waits, blocker, victims)];
+        return vec![blocked(victims)];
     };
     let mut findings = vec![change.finding(observation)];
     if !change.others.is_empty() {
-        findings.push(blocked_by(observation, waits, blocker, &change.others));
+        findings.push(blocked(&change.others));
     }
     findings
 }
@@ -561,7 +567,8 @@ mod tests {
         let expected = "a session of client 7, idle in transaction for 5 min: 2 sessions of sidekiq and 1 of \
                         web wait for its lock on statuses, the longest for 1 min 35 s";
         assert_eq!(findings[0].evidence, expected);
-        assert_eq!(findings[0].next.as_deref(), Some("psql -c 'SELECT pg_terminate_backend(7)'"));
+        assert_eq!(findings[0].next_step(), Some("psql -c 'SELECT pg_terminate_backend(7)'"));
+        assert_eq!(findings[0].since.as_ref().unwrap().ago(), Duration::from_secs(95));
         assert_eq!(findings[1].subject, "session 9");
         assert!(findings[1].evidence.contains("1 session of sidekiq waits for its lock"));
     }
@@ -606,7 +613,7 @@ mod tests {
         observation.postgres.known_mut().lock_waits =
             Fact::Known(vec![LockWait { waiting_service, ..wait.clone() }]);
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, &finding.next), (Severity::Notice, &None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Notice, None));
         assert!(!finding.consequence.contains("terminate"), "{}", finding.consequence);
         observation.jobs.known_mut().queue_mut("push").latency = Duration::from_secs(60);
         assert_eq!(check(&observation)[0].severity, Severity::Critical, "jobs wait");
@@ -653,7 +660,7 @@ mod tests {
             ..wait(60, 7, 35)
         };
         let finding = findings(std::slice::from_ref(&index)).remove(0);
-        assert_eq!((finding.severity, &finding.next), (Severity::Notice, &None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Notice, None));
         let expected = "CREATE INDEX of psql waits until a transaction of session 7 has ended, for 35 s; \
                         that is a session of psql, active for 1 min 13 s";
         assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("session 60", expected));
@@ -687,7 +694,7 @@ mod tests {
             let expected = format!("it waits for session {other}, which it blocks: 1 session");
             assert!(finding.evidence.starts_with(&expected), "{}", finding.evidence);
             assert!(!format!("{finding:?}").contains("terminate"), "{finding:?}");
-            assert_eq!(finding.next.as_deref(), Some("psql -c 'SHOW deadlock_timeout'"));
+            assert_eq!(finding.next_step(), Some("psql -c 'SHOW deadlock_timeout'"));
         }
     }
 
@@ -702,7 +709,7 @@ mod tests {
     fn a_prepared_transaction_has_no_session_to_end() {
         let finding = findings(&[wait(1, 0, 20)]).remove(0);
         assert_eq!(finding.subject, "a prepared transaction");
-        assert!(finding.next.unwrap().contains("pg_prepared_xacts"));
+        assert!(finding.next_step().unwrap().contains("pg_prepared_xacts"));
     }
 
     #[test]
@@ -715,7 +722,7 @@ mod tests {
         assert!(
             finding.evidence.contains("has committed and is waiting for 40 s for a synchronous")
         );
-        assert!(finding.next.unwrap().contains("pg_stat_replication"));
+        assert!(finding.next_step().unwrap().contains("pg_stat_replication"));
     }
 
     #[test]
@@ -734,14 +741,16 @@ mod tests {
         assert!(finding.consequence.starts_with("Do not end it: "), "{finding:?}");
         assert!(finding.consequence.contains("pg_cancel_backend(50)"), "{finding:?}");
         assert!(finding.consequence.contains("lock_timeout"), "{finding:?}");
-        assert!(finding.next.unwrap().contains("FROM pg_stat_progress_vacuum WHERE pid = 7"));
+        assert!(
+            finding.next_step().unwrap().contains("FROM pg_stat_progress_vacuum WHERE pid = 7")
+        );
     }
 
     #[test]
     fn a_process_whose_state_is_unknown_is_looked_at_before_it_is_ended() {
         for blocking_state in [None, Some((SessionState::Hidden, Duration::ZERO))] {
             let finding = findings(&[LockWait { blocking_state, ..wait(1, 7, 20) }]).remove(0);
-            let next = finding.next.unwrap();
+            let next = finding.next_step().unwrap().to_owned();
             assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
         }
         assert!(RIGHT.contains("for one of a superuser, a superuser"));
@@ -752,7 +761,7 @@ mod tests {
         let working = (SessionState::Active, Duration::from_secs(40));
         let finding =
             findings(&[LockWait { blocking_state: Some(working), ..wait(1, 7, 20) }]).remove(0);
-        let next = finding.next.unwrap();
+        let next = finding.next_step().unwrap().to_owned();
         assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
         assert!(
             finding.consequence.contains("rolls back what it has not committed"),
@@ -777,7 +786,7 @@ mod tests {
             *observation.postgres.known_mut().lock_waits.known_mut() = vec![wait];
             let finding = check(&observation).remove(0);
             let repeats = finding.consequence.contains("repeats what it has done elsewhere");
-            let is_ended = finding.next.unwrap().contains("terminate");
+            let is_ended = finding.next_step().unwrap().contains("terminate");
             assert_ne!(repeats, is_ended);
             is_ended
         };
@@ -801,7 +810,7 @@ mod tests {
         });
         let expected =
             "psql -h 10.0.0.1 -p 5433 -U weir -d mastodon -c 'SELECT pg_terminate_backend(7)'";
-        assert_eq!(check(&observation)[0].next.as_deref(), Some(expected));
+        assert_eq!(check(&observation)[0].next_step(), Some(expected));
     }
 
     #[test]
@@ -817,7 +826,7 @@ mod tests {
     fn a_session_that_has_just_ended_a_statement_is_not_to_be_terminated() {
         let blocking_state = Some((SessionState::IdleInTransaction, Duration::from_secs(9)));
         let finding = findings(&[LockWait { blocking_state, ..wait(1, 7, 20) }]).remove(0);
-        let next = finding.next.unwrap();
+        let next = finding.next_step().unwrap().to_owned();
         assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
         let finding = findings(&[wait(1, 7, 20)]).remove(0);
         let undoes = "rolls back what it has not committed; its client gets an error";

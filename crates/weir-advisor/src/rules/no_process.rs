@@ -47,14 +47,12 @@ fn or_elsewhere(
     if others.is_empty() {
         return finding;
     }
-    let consequence = format!(
-        "{} If it is already running, its REDIS_URL may name a database other than {}: there are \
+    finding.adding(format_args!(
+        "If it is already running, its REDIS_URL may name a database other than {}: there are \
          keys in {}.",
-        finding.consequence,
         redis.database,
         wording::list(others.iter().map(String::as_str))
-    );
-    finding.leads_to(consequence)
+    ))
 }
 
 /// Reports live processes in other databases. Does not suggest a start: either the jobs are pushed to
@@ -67,7 +65,7 @@ fn served_elsewhere(finding: Finding, redis: &RedisServer) -> Finding {
     let served: Vec<String> = redis.served_elsewhere.iter().map(of).collect();
     let served = wording::list(served.iter().map(String::as_str));
     let evidence = format!("{}; {served}", finding.evidence);
-    Finding { evidence, next: None, ..finding }.leads_to(format!(
+    Finding { evidence, ..finding.without_next() }.leads_to(format!(
         "Sidekiq serves no job of database {}. If those processes are of the same application, the \
          REDIS_URL of what pushes and that of Sidekiq must name the same database. If they are of \
          another one, start yours.",
@@ -84,7 +82,7 @@ fn or_in_a_namespace(finding: Finding, redis: &RedisServer) -> Finding {
          the application and Sidekiq must use the same namespace.",
         finding.consequence
     );
-    Finding { next: None, ..finding }.leads_to(consequence)
+    finding.without_next().leads_to(consequence)
 }
 
 /// Does not suggest a start if a process runs on this machine: a second one would fail in the same
@@ -94,7 +92,7 @@ fn unless_running(finding: Finding, jobs: Option<&SidekiqObservation>) -> Findin
     let unlisted = || jobs.and_then(|it| Some(format!("process {}", it.unlisted.first()?)));
     let Some(first) = ghost.or_else(unlisted) else { return finding };
     let evidence = format!("{}; {first} runs on this machine nevertheless", finding.evidence);
-    Finding { evidence, next: None, ..finding }.leads_to(
+    Finding { evidence, ..finding.without_next() }.leads_to(
         "Sidekiq's log shows why: Redis may reject it (a changed password), its heartbeats may fail \
          for another reason (too many open files), it may hang, or use another Redis.",
     )
@@ -109,7 +107,7 @@ fn unless_lost(
     let is_silent = |jobs: &SidekiqObservation| jobs.processes.iter().all(|it| !it.is_alive());
     let Some(why) = loss.filter(|_| jobs.is_some_and(is_silent)) else { return finding };
     let evidence = format!("{}; {why}", finding.evidence);
-    let finding = Finding { evidence, severity: Severity::Warning, next: None, ..finding };
+    let finding = Finding { evidence, severity: Severity::Warning, ..finding.without_next() };
     finding.leads_to(
         "Sidekiq's processes may be running: Redis does not keep their heartbeats. Repair Redis \
          first.",
@@ -159,6 +157,7 @@ fn waiting(jobs: &SidekiqObservation, place: &str) -> Finding {
         );
     }
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
+        .since(jobs.latency_max(), "enqueued_at of the oldest job")
         .leads_to(format!(
             "No jobs are run. The command lists Sidekiq's units on a machine with systemd, running or \
              not; {}.",
@@ -199,7 +198,7 @@ mod tests {
             queue.length = 0;
         }
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, Some(UNITS)));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Warning, Some(UNITS)));
         *observation.jobs.known_mut() = SidekiqObservation::default();
         assert_eq!(check(&observation), [], "where nothing is, no process is missed");
     }
@@ -211,7 +210,7 @@ mod tests {
         observation.jobs.known_mut().stand_still();
         observation.redis[0].known_mut().info.persistence.last_snapshot_ok = false;
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.next.as_deref()), (Severity::Warning, None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Warning, None));
         assert!(finding.evidence.ends_with("rejects writes: its last snapshot failed (MISCONF)"));
         assert_eq!(crate::advise(&observation).findings[0].rule, "redis-persistence");
         // Processes with heartbeats were able to write them.
@@ -257,7 +256,10 @@ mod tests {
         let redis = observation.redis[0].known_mut();
         redis.served_elsewhere = vec![ServedDatabase { database: 1, processes: 2 }];
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.next.clone()), (Severity::Critical, None));
+        assert_eq!(
+            (finding.severity, finding.next_step().map(str::to_owned)),
+            (Severity::Critical, None)
+        );
         let expected = "in database 0; database 1 of the same Redis has 2 live processes";
         assert!(finding.evidence.ends_with(expected), "{finding:?}");
         assert!(finding.consequence.contains("must name the same database"), "{finding:?}");
@@ -280,7 +282,11 @@ mod tests {
         }
         let finding = check(&observation).remove(0);
         assert!(finding.evidence.contains("all 2 processes are quiet"));
-        assert_eq!((finding.severity, finding.next), (Severity::Notice, None), "a deployment");
+        assert_eq!(
+            (finding.severity, finding.next_step()),
+            (Severity::Notice, None),
+            "a deployment"
+        );
         observation.jobs.known_mut().queue_mut("push").latency = DEPLOYMENT;
         assert_eq!(check(&observation)[0].severity, Severity::Critical);
     }
@@ -294,7 +300,7 @@ mod tests {
         jobs.running_ghosts = jobs.ghosts.clone();
         let finding = check(&observation).remove(0);
         assert!(finding.evidence.ends_with("; shop:7:x runs on this machine nevertheless"));
-        assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Critical, None));
         assert!(!finding.consequence.contains("start"));
         let jobs = observation.jobs.known_mut();
         (jobs.running_ghosts, jobs.unlisted) = (Vec::new(), vec![4_711]);
@@ -317,10 +323,10 @@ mod tests {
     fn a_sidekiq_in_a_namespace_may_be_running() {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().processes.clear();
-        assert!(check(&observation)[0].next.is_some());
+        assert!(check(&observation)[0].next_step().is_some());
         observation.redis[0].known_mut().namespaces = vec!["shop".to_owned()];
         let finding = check(&observation).remove(0);
         assert!(finding.consequence.contains("with the namespace \"shop\""), "{finding:?}");
-        assert_eq!(finding.next, None, "starting a second one does not help");
+        assert_eq!(finding.next_step(), None, "starting a second one does not help");
     }
 }

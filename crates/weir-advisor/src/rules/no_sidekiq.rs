@@ -145,12 +145,12 @@ mod tests {
         let expected = "there are no Sidekiq keys: database 1 is empty; \
                         database 0 has 14 keys and database 3 has 9,000 keys";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.change.unwrap().line, "/0");
+        assert_eq!(finding.line_change().unwrap().line, "/0");
         let mut socket = nowhere(0, &[(0, 2), (5, 1)]);
         socket.redis[0].known_mut().name = "/run/redis.sock".to_owned();
         let finding = check(&socket).remove(0);
         assert!(finding.evidence.starts_with("none of the 2 keys of database 0 is Sidekiq's"));
-        assert_eq!(finding.change.unwrap().line, "?db=5");
+        assert_eq!(finding.line_change().unwrap().line, "?db=5");
     }
 
     #[test]
@@ -160,15 +160,15 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert!(finding.evidence.ends_with("there are keys of one under \"shop:\""));
         let next = "redis-cli -h 127.0.0.1 -p 6379 SMEMBERS shop:queues";
-        assert_eq!(finding.next.as_deref(), Some(next));
-        assert_eq!(finding.change, None, "another address would not help");
+        assert_eq!(finding.next_step(), Some(next));
+        assert_eq!(finding.line_change(), None, "another address would not help");
     }
 
     #[test]
     fn an_empty_server_asks_where_sidekiq_looks() {
         let finding = check(&nowhere(0, &[])).remove(0);
         assert!(finding.evidence.ends_with("is empty; no other database has any key"));
-        assert!(finding.next.unwrap().starts_with("systemctl cat '*sidekiq*'"));
+        assert!(finding.next_step().unwrap().starts_with("systemctl cat '*sidekiq*'"));
         let mut silent = nowhere(0, &[]);
         silent.redis[0] = Fact::NotAsked;
         assert_eq!(
@@ -197,6 +197,6 @@ mod tests {
         (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (redis.info.used_memory_bytes, 7);
         let finding = check(&observation).remove(0);
         assert!(finding.consequence.contains("has evicted all"), "{finding:?}");
-        assert_eq!(finding.next, None);
+        assert_eq!(finding.next_step(), None);
     }
 }

@@ -150,7 +150,7 @@ mod tests {
         assert!(
             finding.evidence.starts_with("pools sum to 200, 197 slots are usable: web 32 x 5,")
         );
-        assert_eq!(finding.change.unwrap().line, "MAX_THREADS=4");
+        assert_eq!(finding.line_change().unwrap().line, "MAX_THREADS=4");
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
             .services
             .known_mut()
             .extend([service("a", 190, 1, "DB_POOL="), service("b", 150, 1, "DB_POOL=")]);
-        assert_eq!(check(&observation)[0].next.as_deref(), Some("weir plan"));
+        assert_eq!(check(&observation)[0].next_step(), Some("weir plan"));
     }
 
     /// Returns pools of 290 connections for a database with 197 slots.
@@ -188,7 +188,7 @@ mod tests {
         let expected =
             "198 connections may be open, 197 slots are usable: pgbouncer 188, streaming 1 x 10";
         assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Warning, expected));
-        let change = finding.change.unwrap();
+        let change = finding.line_change().cloned().unwrap();
         assert_eq!(
             (change.place.as_str(), change.line.as_str()),
             ("pgbouncer's settings", "max_db_connections = 187")
@@ -221,7 +221,9 @@ mod tests {
             let holder = Holder { role: None, database: Some("app".to_owned()) };
             let limit = ConnectionLimit { holder, connections, open: 3 };
             observation.postgres.known_mut().exceptions.known_mut().limits = vec![limit];
-            check(&observation).pop().map(|it| (it.evidence, it.change.unwrap().line))
+            check(&observation)
+                .pop()
+                .map(|it| (it.evidence.clone(), it.line_change().unwrap().line.clone()))
         };
         // Pools of 10, 10, 25 and 5 connections.
         assert_eq!(with(healthy::observation(), 50), None);
@@ -242,6 +244,6 @@ mod tests {
         observation.postgres.known_mut().connections.known_mut().sessions.push(own);
         let finding = check(&observation).remove(0);
         assert!(finding.evidence.starts_with("pools sum to 260, 197 slots"), "{finding:?}");
-        assert_eq!(finding.change.unwrap().place, "the environment of web alone");
+        assert_eq!(finding.line_change().unwrap().place, "the environment of web alone");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{
     Fact, JobSet, Observation, ProcessPresence, RedisServer, SidekiqObservation,
 };
@@ -21,7 +21,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     [("the scheduled set", &jobs.scheduled), ("the retry set", &jobs.retries)]
         .into_iter()
         .filter(|(_, set)| set.overdue > 0 && set.overdue_by >= OVERDUE_MIN)
-        .map(|(name, set)| found(name, set, jobs, (redis, &acl_log)))
+        .map(|(name, set)| {
+            let found = found(name, set, jobs, (redis, &acl_log));
+            found.since(set.overdue_by, "time of the first job that is due")
+        })
         .collect()
 }
 
@@ -77,6 +80,7 @@ fn found(
     let threads = process.print_threads_command();
     let threads = threads.map(|command| format!(" ({command})")).unwrap_or_default();
     finding(Severity::Critical)
+        .with_confidence(Confidence::Likely)
         .leads_to(format!(
             "The pollers of the processes should move them to their queues, but get errors, are \
              stuck, or sleep between polls for as long as the application has set \
@@ -170,13 +174,13 @@ mod tests {
         let mut observation = overdue();
         let stuck = check(&observation).remove(0);
         assert_eq!(stuck.severity, Severity::Critical);
-        assert_eq!(stuck.next.as_deref(), Some("redis-cli -h 127.0.0.1 -p 6379 ACL LOG 3"));
+        assert_eq!(stuck.next_step(), Some("redis-cli -h 127.0.0.1 -p 6379 ACL LOG 3"));
         assert!(stuck.consequence.contains("may not run scripts (+@scripting)"), "{stuck:?}");
         assert!(stuck.consequence.contains("the threads do (kill -TTIN 1)"), "{stuck:?}");
         let set = &mut observation.jobs.known_mut().scheduled;
         (set.overdue_moves, set.overdue_fewer_per_second) = (true, 500.0);
         let moves = check(&observation).remove(0);
-        assert_eq!((moves.severity, moves.next), (Severity::Warning, None));
+        assert_eq!((moves.severity, moves.next_step()), (Severity::Warning, None));
         let expected = "Processes move them to their queues at 500/s: the last one will be there in 1 min 20 s.";
         assert_eq!(moves.consequence, expected);
         observation.jobs.known_mut().scheduled.overdue_fewer_per_second = 0.0;
@@ -192,7 +196,7 @@ mod tests {
         let redis = observation.redis[0].known_mut();
         redis.info.maxmemory_bytes = redis.info.used_memory_bytes;
         let lost = check(&observation).remove(0);
-        assert_eq!((lost.severity, &lost.next), (Severity::Critical, &None));
+        assert_eq!((lost.severity, lost.next_step()), (Severity::Critical, None));
         let expected = "Jobs are lost: Redis rejects pushes because its memory is full (OOM), but \
                         it allows removals.";
         assert!(lost.consequence.starts_with(expected), "{lost:?}");
@@ -239,7 +243,7 @@ mod tests {
             process.running_for = Some(Duration::from_secs(59));
         }
         let young = check(&observation).remove(0);
-        assert_eq!((young.severity, young.next), (Severity::Warning, None));
+        assert_eq!((young.severity, young.next_step()), (Severity::Warning, None));
         assert!(young.consequence.contains("Sidekiq's log"), "{}", young.consequence);
         observation.jobs.known_mut().processes[0].running_for = Some(Duration::from_secs(60));
         assert_eq!(check(&observation)[0].severity, Severity::Critical);
@@ -255,7 +259,7 @@ mod tests {
         };
         behind(&mut observation, 10_800.0);
         let late = check(&observation).remove(0);
-        assert_eq!((late.severity, late.next), (Severity::Warning, None));
+        assert_eq!((late.severity, late.next_step()), (Severity::Warning, None));
         assert!(late.consequence.contains("are 3 h or more behind"), "{}", late.consequence);
         behind(&mut observation, 60.0);
         assert_eq!(check(&observation)[0].severity, Severity::Critical, "overdue for an hour");

@@ -10,11 +10,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     observation.own_findings.known().into_iter().flatten().map(found).collect()
 }
 
-fn found(finding: &VerdictFinding) -> Finding {
+fn found(own: &VerdictFinding) -> Finding {
+    let VerdictFinding { finding, problem, remedy, .. } = own;
     let subject = format!("Weir ({})", finding.rule);
-    Finding::new(NAME, finding.severity, subject, finding.problem.as_str())
-        .leads_to(finding.remedy.as_str())
-        .next("weir status")
+    let found = Finding { rule: NAME.into(), subject, ..finding.clone() }.leads_to(remedy.as_str());
+    let found = Finding { evidence: problem.clone(), ..found };
+    if finding.actions.is_empty() { found.next("weir status") } else { found }
 }
 
 #[cfg(test)]
@@ -28,14 +29,17 @@ mod tests {
     fn a_finding_of_the_verdict_is_passed_on() {
         let mut observation = healthy::observation();
         assert_eq!(check(&observation), []);
-        observation.own_findings = Fact::Known(vec![VerdictFinding {
-            rule: "no-worker".to_owned(),
-            severity: Severity::Critical,
-            problem: "No worker is connected and 3 jobs wait".to_owned(),
-            remedy: "Start your workers.".to_owned(),
-        }]);
+        let problem = "No worker is connected and 3 jobs wait";
+        let own = Finding::new("no-worker", Severity::Critical, "workers", problem)
+            .since(std::time::Duration::from_secs(60), "enqueued_at of the oldest job");
+        let own = VerdictFinding::new(own, "Start your workers.", "/workers");
+        observation.own_findings = Fact::Known(vec![own.clone()]);
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.rule, finding.severity), (NAME, Severity::Critical));
+        assert_eq!((&*finding.rule, finding.severity), (NAME, Severity::Critical));
+        assert_eq!(
+            (&finding.since, finding.next_step()),
+            (&own.finding.since, Some("weir status"))
+        );
         assert_eq!(finding.subject, "Weir (no-worker)");
         assert_eq!(finding.evidence, "No worker is connected and 3 jobs wait");
         assert_eq!(finding.consequence, "Start your workers.");

@@ -83,7 +83,7 @@ mod tests {
         let mut observation = healthy::observation();
         let pending = &mut observation.postgres.known_mut().pending_restart;
         *pending = vec!["shared_buffers".to_owned()];
-        let next = |it: &Observation| check(it).remove(0).next.unwrap();
+        let next = |it: &Observation| check(it).remove(0).next_step().unwrap().to_owned();
         assert_eq!(next(&observation), "systemctl restart postgresql");
         observation.postgres.known_mut().pending_restart.push("max_connections".to_owned());
         let finding = check(&observation).remove(0);
@@ -118,7 +118,7 @@ mod tests {
             let host = host.to_owned();
             observation.postgres_access =
                 Some(PostgresAccess { host, ..PostgresAccess::default() });
-            assert_eq!(check(&observation)[0].next.is_some(), is_suggested);
+            assert_eq!(check(&observation)[0].next_step().is_some(), is_suggested);
         }
     }
 }

@@ -42,12 +42,14 @@ fn found(process: &JobProcess) -> Option<Finding> {
     let evidence = format!("it takes no new jobs (TSTP), {since}; {busy}");
     let finding = Finding::new(NAME, severity, format!("process {}", process.identity), evidence);
     Some(if is_long {
+        let finding =
+            finding.since(process.quiet_for, "first of the samples in which it was quiet");
         let finding = finding.leads_to(format!(
             "{threads_serve} nothing until it is restarted, on {}.",
             process.hostname
         ));
         match process.busy {
-            0 => Finding { next: process.signal("TERM"), ..finding },
+            0 => finding.next_if(process.signal("TERM")),
             _ => ends_jobs(finding),
         }
     } else {
@@ -61,12 +63,10 @@ fn found(process: &JobProcess) -> Option<Finding> {
 
 /// Suggests no signal while jobs are in progress, which may be why it is quiet.
 fn ends_jobs(finding: Finding) -> Finding {
-    let consequence = format!(
-        "{} A restart (TERM) interrupts jobs that do not end within the shutdown timeout (-t, 25 s by \
+    finding.adding(
+        "A restart (TERM) interrupts jobs that do not end within the shutdown timeout (-t, 25 s by \
          default); they run again from the start. If it was quieted to let them end, wait.",
-        finding.consequence
-    );
-    finding.leads_to(consequence)
+    )
 }
 
 /// Returns the longest time that it can have been quiet: it accepted jobs when it took its newest
@@ -106,10 +106,10 @@ mod tests {
             "it takes no new jobs (TSTP), for at least 10 min; 1 of its 25 threads is busy";
         assert_eq!(finding.evidence, expected);
         assert!(finding.consequence.starts_with("25 threads"));
-        assert_eq!(finding.next, None, "its job would be interrupted");
+        assert_eq!(finding.next_step(), None, "its job would be interrupted");
         assert!(finding.consequence.ends_with("If it was quieted to let them end, wait."));
         let idle = quiet(|it| (it.quiet_for, it.busy) = (DEPLOYMENT, 0)).unwrap();
-        assert_eq!(idle.next.as_deref(), Some("kill -TERM 1"));
+        assert_eq!(idle.next_step(), Some("kill -TERM 1"));
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn where_the_time_is_not_known_it_is_worth_knowing_only_and_nobody_is_told_to_kill() {
         let finding = quiet(|it| it.quiet_for = Duration::from_secs(599)).unwrap();
-        assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Notice, None));
         assert_eq!(quiet(|it| it.in_hand = vec![job(4_000)]).unwrap().severity, Severity::Notice);
     }
 

@@ -44,9 +44,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 /// `ALTER ROLE` in a read-only transaction. Also says which sessions it does not change.
 fn in_session_that_writes(mut finding: Finding) -> Finding {
     let of_one = |line: &str| line.starts_with("ALTER DATABASE") || line.starts_with("ALTER ROLE");
-    if let Some(change) = finding.change.as_mut().filter(|it| of_one(&it.line)) {
+    if let Some(change) = finding.line_change_mut().filter(|it| of_one(&it.line)) {
         change.line.insert_str(0, &format!("SET {SETTING} = off; "));
-        finding.consequence = format!("{} {RECONNECT}", finding.consequence);
+        return finding.adding(RECONNECT);
     }
     finding
 }
@@ -69,19 +69,19 @@ mod tests {
     #[test]
     fn a_standby_names_its_primary_and_a_switch_the_line() {
         let standby = of(ReadOnly::Standby);
-        assert_eq!((standby.severity, standby.change), (Severity::Notice, None));
-        assert!(standby.next.unwrap().contains("pg_stat_wal_receiver"));
+        assert_eq!((standby.severity, standby.line_change()), (Severity::Notice, None));
+        assert!(standby.next_step().unwrap().contains("pg_stat_wal_receiver"));
         let switched = of(ReadOnly::Setting);
         assert_eq!(switched.severity, Severity::Critical);
         assert!(!switched.consequence.contains(RECONNECT), "a reload reaches open sessions");
-        assert!(switched.change.unwrap().line.contains(SETTING));
+        assert!(switched.line_change().unwrap().line.contains(SETTING));
     }
 
     #[test]
     fn a_command_works_in_the_session_that_it_is_typed_in() {
         let of = |line: &str| {
             let finding = found(Severity::Critical, "").change("psql", line);
-            in_session_that_writes(finding).change.unwrap().line
+            in_session_that_writes(finding).line_change().unwrap().line.clone()
         };
         let altered = "ALTER DATABASE \"app\" SET default_transaction_read_only = 'off'";
         assert_eq!(of(altered), format!("SET default_transaction_read_only = off; {altered}"));

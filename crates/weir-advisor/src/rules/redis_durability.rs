@@ -40,13 +40,9 @@ fn remedied(
         durability::APPENDFSYNC if risk.kind == RiskKind::Rejected => {
             finding.next(set("appendfsync", "everysec"))
         }
-        durability::MIN_REPLICAS => {
-            let consequence = format!(
-                "{} With the command, Redis rejects every write while no replica is connected.",
-                finding.consequence
-            );
-            finding.leads_to(consequence).next(set("min-replicas-to-write", "1"))
-        }
+        durability::MIN_REPLICAS => finding
+            .adding("With the command, Redis rejects every write while no replica is connected.")
+            .next(set("min-replicas-to-write", "1")),
         durability::REPLICAS => {
             finding.change_and_restart(CONFIRM, format!("replicas = {}", redis.info.replicas))
         }
@@ -120,6 +116,6 @@ mod tests {
         redis.info.persistence.append_fsync = Some(AppendFsync::No);
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
-        assert!(finding.next.unwrap().contains("CONFIG SET appendfsync everysec"));
+        assert!(finding.next_step().unwrap().contains("CONFIG SET appendfsync everysec"));
     }
 }

@@ -65,7 +65,7 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     Some(match (cache, redis.is_nearly_full()) {
         (_, true) if redis.is_filled_by_clients() => filled_by_clients(finding),
         (CachePresence::Present, _) => beside_cache(observation, redis, finding),
-        (CachePresence::Unknown, true) => also(finding, UNKNOWN_CACHE),
+        (CachePresence::Unknown, true) => finding.adding(UNKNOWN_CACHE),
         (_, true) => full(observation, redis, finding),
         (_, false) => finding.next(observation.redis_command(&redis.name, keep_all)),
     })
@@ -93,17 +93,12 @@ fn keep_all(cli: &str) -> String {
     redis_settings::set(cli, "maxmemory-policy", KEEPS_ALL)
 }
 
-fn also(finding: Finding, text: &str) -> Finding {
-    let consequence = format!("{} {text}", finding.consequence);
-    finding.leads_to(consequence)
-}
-
 fn filled_by_clients(finding: Finding) -> Finding {
     let first = format!(
         "Buffers of clients fill it: end that client first ({}), then set {KEEPS_ALL}.",
         redis_memory::NAME
     );
-    also(finding, &first)
+    finding.adding(first)
 }
 
 /// Suggests to move the cache. Without eviction a cache fills the memory, however much there is, and
@@ -113,27 +108,27 @@ fn beside_cache(observation: &Observation, redis: &RedisServer, finding: Finding
         Some(_) => CACHE_FIRST,
         None => CACHE_OR_JOBS,
     };
-    let finding = redis_shared::moved(also(finding, what));
+    let finding = redis_shared::moved(finding.adding(what));
     if redis.evicts_only_expiring() {
         return finding;
     }
     let only_expiring = |cli: &str| redis_settings::set(cli, "maxmemory-policy", "volatile-lru");
-    also(finding, "Until then, the command makes Redis evict only keys that expire, and no jobs.")
+    finding
+        .adding("Until then, the command makes Redis evict only keys that expire, and no jobs.")
         .next(observation.redis_command(&redis.name, only_expiring))
 }
 
 /// Raises the limit first, because a full Redis that does not evict rejects every push.
 fn full(observation: &Observation, redis: &RedisServer, finding: Finding) -> Finding {
     let Some(room) = redis_memory::raised(redis) else {
-        return also(finding, redis_memory::NO_ROOM);
+        return finding.adding(redis_memory::NO_ROOM);
     };
     let command = |cli: &str| format!("{cli} CONFIG SET maxmemory {room} && {}", keep_all(cli));
-    also(
-        finding,
+    let finding = finding.adding(
         "Redis is nearly full: the command raises maxmemory first, because otherwise every push \
          would fail.",
-    )
-    .next(observation.redis_command(&redis.name, command))
+    );
+    finding.next(observation.redis_command(&redis.name, command))
 }
 
 /// Says what Redis does when memory is short. Queues never expire; heartbeats do.
@@ -185,12 +180,12 @@ mod tests {
             assert_eq!(severity, expected, "{policy} {maxmemory_bytes} {evicted_keys}");
             let consequence = finding.as_ref().map_or("", |finding| finding.consequence.as_str());
             assert_eq!(consequence.contains("whole queues"), policy == "allkeys-lru", "{policy}");
-            let next = finding.and_then(|finding| finding.next);
+            let next = finding.as_ref().and_then(Finding::next_step);
             let expected = (policy != KEEPS_ALL && !policy.is_empty()).then_some(
                 "redis-cli -h 127.0.0.1 -p 6379 CONFIG SET maxmemory-policy noeviction \
                  && redis-cli -h 127.0.0.1 -p 6379 CONFIG REWRITE",
             );
-            assert_eq!(next.as_deref(), expected);
+            assert_eq!(next, expected);
         }
     }
 
@@ -201,12 +196,12 @@ mod tests {
         "allkeys-lru".clone_into(&mut redis.info.maxmemory_policy);
         (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (100 << 20, 98 << 20);
         redis.info.evicted_keys = 7;
-        let next = check(&observation).remove(0).next.unwrap();
+        let next = check(&observation).remove(0).next_step().unwrap().to_owned();
         let room = next.find("CONFIG SET maxmemory 150mb && ").unwrap();
         assert!(room < next.find("maxmemory-policy noeviction").unwrap(), "{next}");
         observation.redis[0].known_mut().info.client_memory_bytes = 49 << 20;
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.next, None);
+        assert_eq!(finding.next_step(), None);
         assert!(finding.consequence.contains("end that client first"), "{}", finding.consequence);
     }
 
@@ -230,10 +225,10 @@ mod tests {
             for used_mib in [64, 20] {
                 observation.redis[0].known_mut().info.used_memory_bytes = used_mib << 20;
                 let finding = check(&observation).remove(0);
-                let next = finding.next.unwrap_or_default();
+                let next = finding.next_step().unwrap_or_default();
                 assert!(!next.contains("noeviction"), "{policy}: {next}");
                 assert_eq!(next.contains("volatile-lru"), policy == "allkeys-lru", "{next}");
-                assert_eq!(finding.change, None, "the address of a second Redis is unknown");
+                assert_eq!(finding.line_change(), None, "the address of a second Redis is unknown");
                 assert!(finding.consequence.contains("CACHE_REDIS_URL"), "{policy}");
                 let expected = "Do not set noeviction yet";
                 assert!(finding.consequence.contains(expected), "{}", finding.consequence);
@@ -267,7 +262,7 @@ mod tests {
         let mut observation = beside_cache("allkeys-lru", 0.0, 7);
         observation.redis[0].known_mut().cache_like_share = Fact::NotAsked;
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.next, finding.change), (None, None));
+        assert_eq!((finding.next_step(), finding.line_change()), (None, None));
         assert!(finding.consequence.contains("unknown whether a cache"), "{}", finding.consequence);
     }
 
@@ -292,7 +287,7 @@ mod tests {
         let mut observation = beside_cache("allkeys-lru", 0.0, 7);
         assert_eq!(check(&observation).len(), 1);
         let (address, is_linked) = ("10.0.0.5:6380".to_owned(), true);
-        let master = Master { address, is_linked, is_read_only: true };
+        let master = Master { address, is_linked, is_read_only: true, ..Master::default() };
         observation.redis[0].known_mut().info.replica_of = Some(master);
         assert_eq!(check(&observation), []);
         assert_eq!(redis_memory::check(&observation), []);

@@ -51,7 +51,7 @@ mod tests {
         let mut observation = healthy::observation();
         observation.redis[0].known_mut().info.latest_fork = FORK_MIN;
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.change, None);
-        assert_eq!(finding.next.unwrap(), "redis-cli -h 127.0.0.1 -p 6379 CONFIG GET save");
+        assert_eq!(finding.line_change(), None);
+        assert_eq!(finding.next_step().unwrap(), "redis-cli -h 127.0.0.1 -p 6379 CONFIG GET save");
     }
 }

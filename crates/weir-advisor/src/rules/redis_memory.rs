@@ -161,7 +161,7 @@ mod tests {
             let redis = observation.redis[0].known_mut();
             redis.info.maxmemory_bytes = ceiling_mib << 20;
             redis.info.used_memory_bytes = used_mib << 20;
-            check(&observation).remove(0).next.unwrap()
+            check(&observation).remove(0).next_step().unwrap().to_owned()
         };
         assert!(next(100, 98).contains("maxmemory 150mb"), "{}", next(100, 98));
         assert!(next(100, 246).contains("maxmemory 369mb"), "{}", next(100, 246));
@@ -173,10 +173,10 @@ mod tests {
         let redis = observation.redis[0].known_mut();
         (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (80 << 20, 80 << 20);
         redis.info.client_memory_bytes = 39 << 20;
-        assert!(check(&observation)[0].next.as_deref().unwrap().contains("maxmemory"));
+        assert!(check(&observation)[0].next_step().unwrap().contains("maxmemory"));
         observation.redis[0].known_mut().info.client_memory_bytes = 40 << 20;
         let finding = check(&observation).remove(0);
-        assert!(finding.next.unwrap().ends_with(" CLIENT LIST"));
+        assert!(finding.next_step().unwrap().ends_with(" CLIENT LIST"));
         assert!(finding.evidence.contains("; 40 MB of it are buffers"), "{}", finding.evidence);
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let redis = observation.redis[0].known_mut();
         (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (6 << 30, 6 << 30);
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.next), (Severity::Critical, None));
+        assert_eq!((finding.severity, finding.next_step()), (Severity::Critical, None));
         assert!(finding.consequence.ends_with(NO_ROOM), "of 8 GiB: {}", finding.consequence);
     }
 
@@ -199,10 +199,10 @@ mod tests {
             let redis = observation.redis[0].known_mut();
             (redis.info.maxmemory_bytes, redis.info.used_memory_bytes) = (80 << 20, 80 << 20);
             policy.clone_into(&mut redis.info.maxmemory_policy);
-            assert!(check(&observation)[0].next.as_deref().unwrap().contains("maxmemory 120mb"));
+            assert!(check(&observation)[0].next_step().unwrap().contains("maxmemory 120mb"));
             *observation.redis[0].known_mut().cache_like_share.known_mut() = 0.9;
             let finding = check(&observation).remove(0);
-            assert_eq!((finding.severity, finding.next), (expected, None), "{policy}");
+            assert_eq!((finding.severity, finding.next_step()), (expected, None), "{policy}");
             let move_it = "Give a cache a Redis of its own";
             assert!(finding.consequence.contains(move_it), "{}", finding.consequence);
         }

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(finding.severity, Severity::Critical);
         assert_eq!(finding.evidence, "its folder (dir) was removed");
         assert!(finding.consequence.contains("start Redis with appendonly no"), "{finding:?}");
-        let command = finding.next.unwrap();
+        let command = finding.next_step().unwrap().to_owned();
         let steps = ["CONFIG SET repl-diskless-sync yes", "--rdb redis-copy.rdb"];
         let places = steps.map(|step| command.find(step).unwrap());
         assert!(places.is_sorted() && !command.contains("df "), "{command}");
@@ -173,7 +173,7 @@ mod tests {
             "its folder (dir) was removed; the last snapshot failed, 10 changes are not saved";
         assert_eq!(finding.evidence, expected);
         observation.redis[0].known_mut().info.persistence.folder_is_gone = false;
-        let command = check(&observation).remove(0).next.unwrap();
+        let command = check(&observation).remove(0).next_step().unwrap().to_owned();
         assert!(command.contains("df -h \"${dir:?"), "df does not run without a folder: {command}");
     }
 
@@ -185,9 +185,12 @@ mod tests {
         let kept = &mut observation.redis[0].known_mut().info.persistence;
         (kept.append_only, kept.snapshots) = (false, Some(false));
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.change, None, "in redis.conf alone it would delete every job");
+        assert_eq!(finding.line_change(), None, "in redis.conf alone it would delete every job");
         assert!(
-            finding.next.unwrap().contains("-p 6379 CONFIG SET appendonly yes | { read -r reply; ")
+            finding
+                .next_step()
+                .unwrap()
+                .contains("-p 6379 CONFIG SET appendonly yes | { read -r reply; ")
         );
         let none = severity(|kept| (kept.append_only, kept.snapshots) = (false, Some(false)));
         assert_eq!(none, Some(Severity::Warning));

@@ -114,7 +114,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
         let expected = "redis-cli -h 127.0.0.1 -p 6379 INFO replication";
-        assert_eq!(finding.next.as_deref(), Some(expected));
+        assert_eq!(finding.next_step(), Some(expected));
         let why = observation.redis[0]
             .known_mut()
             .clone()
@@ -131,11 +131,11 @@ mod tests {
             process.presence = crate::observation::ProcessPresence::Silent;
         }
         let findings = crate::advise(&observation).findings;
-        assert_eq!((findings[0].rule, findings[0].severity), (NAME, Severity::Critical));
+        assert_eq!((&*findings[0].rule, findings[0].severity), (NAME, Severity::Critical));
         assert!(findings[0].consequence.contains("even if it runs"));
         for finding in findings.iter().filter(|it| it.rule != NAME) {
             assert!(!finding.consequence.contains("restart yours"), "{finding:?}");
-            assert!(!finding.next.as_deref().is_some_and(|it| it.contains("list-unit")));
+            assert!(!finding.next_step().is_some_and(|it| it.contains("list-unit")));
         }
     }
 
@@ -184,12 +184,12 @@ mod tests {
             let findings = advise(&refusing(obstacle, reason)).findings;
             assert_eq!(findings.len(), 1, "{findings:?}");
             let finding = &findings[0];
-            assert_eq!((finding.rule, finding.severity), (NAME, Severity::Critical));
+            assert_eq!((&*finding.rule, finding.severity), (NAME, Severity::Critical));
             assert_eq!(
                 (finding.subject.as_str(), finding.evidence.as_str()),
                 ("Redis 10.0.0.5:6380", reason)
             );
-            let command = finding.next.as_deref().unwrap();
+            let command = finding.next_step().unwrap();
             assert!(command.contains(&format!("{CLI} {next}")), "{command}");
         }
     }

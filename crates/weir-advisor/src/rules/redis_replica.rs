@@ -18,7 +18,8 @@ fn found(
     redis: &RedisServer,
     jobs: Option<&SidekiqObservation>,
 ) -> Option<Finding> {
-    let Master { address, is_linked, is_read_only } = redis.info.replica_of.as_ref()?;
+    let master = redis.info.replica_of.as_ref()?;
+    let Master { address, is_linked, is_read_only, .. } = master;
     if !is_read_only {
         return Some(writable(&redis.name, address));
     }
@@ -31,10 +32,12 @@ fn found(
         (false, _) => (Severity::Critical, " and no Sidekiq process has a heartbeat in it"),
     };
     let evidence = format!("it is a replica of {address}{link}");
-    let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence).leads_to(
-        "A replica rejects every write (READONLY): a Sidekiq that uses it can neither push nor \
-         fetch. The data shown here is what the master had.",
-    );
+    let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
+        .since(master.link_down_for.unwrap_or_default(), "master_link_down_since_seconds in INFO")
+        .leads_to(
+            "A replica rejects every write (READONLY): a Sidekiq that uses it can neither push nor \
+             fetch. The data shown here is what the master had.",
+        );
     let database = match redis.database {
         0 => String::new(),
         number => format!("/{number}"),
@@ -79,13 +82,13 @@ mod tests {
             let address = "10.0.0.5:6380".to_owned();
             let redis = observation.redis[0].known_mut();
             (redis.info.replica_of, redis.database) =
-                (Some(Master { address, is_linked, is_read_only: true }), 2);
+                (Some(Master { address, is_linked, is_read_only: true, ..Master::default() }), 2);
             if !is_alive {
                 observation.jobs.known_mut().processes.clear();
             }
             let finding = check(&observation).remove(0);
             assert_eq!(finding.severity, expected);
-            assert_eq!(finding.change.unwrap().line, "redis://10.0.0.5:6380/2");
+            assert_eq!(finding.line_change().unwrap().line, "redis://10.0.0.5:6380/2");
         }
         assert_eq!(check(&healthy::observation()), []);
     }
@@ -95,10 +98,11 @@ mod tests {
         let mut observation = healthy::observation();
         let redis = observation.redis[0].known_mut();
         let address = "10.0.0.5:6380".to_owned();
-        redis.info.replica_of = Some(Master { address, is_linked: true, is_read_only: false });
+        redis.info.replica_of =
+            Some(Master { address, is_linked: true, is_read_only: false, ..Master::default() });
         assert_eq!(redis.refuses_writes(), None);
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.change), (Severity::Critical, None));
+        assert_eq!((finding.severity, finding.line_change()), (Severity::Critical, None));
     }
 
     #[test]
@@ -106,11 +110,12 @@ mod tests {
         let mut observation = healthy::observation();
         let redis = observation.redis[0].known_mut();
         let address = "10.0.0.5:6380".to_owned();
-        redis.info.replica_of = Some(Master { address, is_linked: true, is_read_only: true });
+        redis.info.replica_of =
+            Some(Master { address, is_linked: true, is_read_only: true, ..Master::default() });
         let (name, user) = (redis.name.clone(), Some("weir".to_owned()));
         observation.redis_access =
             vec![RedisAccess { name, tls: true, user, ..RedisAccess::default() }];
         let finding = check(&observation).remove(0);
-        assert_eq!(finding.change.unwrap().line, "rediss://weir@10.0.0.5:6380");
+        assert_eq!(finding.line_change().unwrap().line, "rediss://weir@10.0.0.5:6380");
     }
 }

@@ -1,6 +1,6 @@
 //! The same Redis stores jobs and a cache.
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
 use crate::wording::percent;
 
@@ -19,6 +19,7 @@ fn server(redis: &RedisServer) -> Option<Finding> {
     let evidence =
         format!("{} of a sample of its keys expire and are not Sidekiq's", percent(share));
     let finding = Finding::new(NAME, Severity::Notice, format!("Redis {}", redis.name), evidence)
+        .with_confidence(Confidence::Likely)
         .leads_to(
             "If they are a cache, it needs eviction, which would delete jobs, and its growth takes \
              memory from the jobs.",
@@ -28,8 +29,7 @@ fn server(redis: &RedisServer) -> Option<Finding> {
 
 /// Says where the application names the Redis of its cache.
 pub(super) fn moved(finding: Finding) -> Finding {
-    let consequence = format!("{} {MOVE}", finding.consequence);
-    finding.leads_to(consequence)
+    finding.adding(MOVE)
 }
 
 #[cfg(test)]

@@ -57,6 +57,8 @@ fn found(
     let evidence = format!("{}: {}", used(slot), held(slot, replication));
     let finding = Finding::new(NAME, severity, subject, evidence);
     let finding = finding.leads_to(consequence(slot, replication));
+    let unused = slot.inactive_for.filter(|_| !slot.active).unwrap_or_default();
+    let finding = finding.since(unused, "inactive_since in pg_replication_slots");
     let finding = match (slot.state, replication.limit) {
         (WalStatus::Kept, SlotLimit::Unlimited) => {
             let enough = format!("'{}GB'", enough_gib(slot, replication));
@@ -208,11 +210,11 @@ mod tests {
                         max_slot_wal_keep_size sets no limit";
         assert_eq!(finding.evidence, expected);
         assert!(finding.consequence.contains("until the disk is full"), "{finding:?}");
-        assert_eq!(finding.change.unwrap().line, "max_slot_wal_keep_size = '14GB'");
+        assert_eq!(finding.line_change().unwrap().line, "max_slot_wal_keep_size = '14GB'");
         let expected = "psql -c \"SELECT pg_drop_replication_slot('standby')\"";
-        assert_eq!(finding.next.as_deref(), Some(expected));
+        assert_eq!(finding.next_step(), Some(expected));
         let finding = with(SlotLimit::Unlimited, |it| it.held_bytes = GIB).unwrap();
-        assert_eq!(finding.change.unwrap().line, "max_slot_wal_keep_size = '10GB'");
+        assert_eq!(finding.line_change().unwrap().line, "max_slot_wal_keep_size = '10GB'");
     }
 
     #[test]
@@ -226,9 +228,10 @@ mod tests {
         let expected = "it has not been used for 2 days 7 h: 2 GB of WAL are kept for it, and max_wal_size is \
                         1 GB; max_slot_wal_keep_size is 5 GB";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.change, None, "it has one");
+        assert_eq!(finding.since.as_ref().unwrap().seconds_ago, 200_000);
+        assert_eq!(finding.line_change(), None, "it has one");
         let old = with(SlotLimit::NotSupported, |it| it.held_bytes = 2 * GIB).unwrap();
-        assert_eq!(old.change, None, "there is no such setting");
+        assert_eq!(old.line_change(), None, "there is no such setting");
     }
 
     #[test]
@@ -238,8 +241,8 @@ mod tests {
         });
         let finding = finding.unwrap();
         assert!(finding.evidence.starts_with("it is in use: 20 GB of WAL"), "{finding:?}");
-        assert!(finding.next.unwrap().contains("pg_stat_replication"));
-        assert_eq!(finding.change.unwrap().line, "max_slot_wal_keep_size = '40GB'");
+        assert!(finding.next_step().unwrap().contains("pg_stat_replication"));
+        assert_eq!(finding.line_change().unwrap().line, "max_slot_wal_keep_size = '40GB'");
     }
 
     #[test]
@@ -249,11 +252,11 @@ mod tests {
         assert_eq!(lost.severity, Severity::Critical);
         let expected = "it is not in use: WAL that it needs has been removed (wal_status is lost)";
         assert_eq!(lost.evidence, expected);
-        assert!(lost.next.unwrap().contains("pg_drop_replication_slot"));
+        assert!(lost.next_step().unwrap().contains("pg_drop_replication_slot"));
         assert!(lost.consequence.ends_with(RIGHT), "{}", lost.consequence);
         let nearly = with(limit, |it| it.state = WalStatus::Unreserved).unwrap();
         assert_eq!(nearly.severity, Severity::Critical);
         assert!(nearly.consequence.contains("raise max_slot_wal_keep_size"), "{nearly:?}");
-        assert_eq!(nearly.change, None);
+        assert_eq!(nearly.line_change(), None);
     }
 }

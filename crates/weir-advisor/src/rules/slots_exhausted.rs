@@ -147,13 +147,13 @@ mod tests {
         let findings = check(&observation);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].evidence.contains("53300"));
-        let change = findings[0].change.clone().unwrap();
+        let change = findings[0].line_change().cloned().unwrap();
         assert_eq!(
             (change.place.as_str(), change.line.as_str()),
             ("the command line of sidekiq", "-c 12")
         );
         observation.services = Fact::NotAsked;
-        let next = check(&observation).remove(0).next;
+        let next = check(&observation).remove(0).next_step().map(str::to_owned);
         assert_eq!(next.as_deref(), Some("sudo -u postgres psql -c 'SHOW max_connections'"));
     }
 
@@ -172,8 +172,9 @@ mod tests {
     #[test]
     fn a_pool_is_halved_from_what_is_held_and_not_from_what_it_may_hold() {
         let sidekiq = || vec![healthy::service("sidekiq", 1, 100, "DB_POOL=")];
-        let line =
-            |reason: &str, services| rejected(reason, services).change.map(|change| change.line);
+        let line = |reason: &str, services| {
+            rejected(reason, services).line_change().map(|change| change.line.clone())
+        };
         let reason = "none (SQLSTATE 53300); held by sidekiq 17";
         assert_eq!(line(reason, sidekiq()).unwrap(), "DB_POOL=8");
         let unknown = "none (SQLSTATE 53300)";
@@ -186,7 +187,7 @@ mod tests {
     fn where_superusers_are_rejected_too_no_psql_is_suggested() {
         let reason = |message: &str| format!("FATAL: {message} (SQLSTATE 53300)");
         let none = rejected(&reason("sorry, too many clients already"), Vec::new());
-        assert_eq!(none.next.as_deref(), Some(BACKENDS));
+        assert_eq!(none.next_step(), Some(BACKENDS));
         assert!(none.consequence.contains("Superusers are rejected as well"), "{none:?}");
         let some = rejected(
             &reason(
@@ -194,7 +195,7 @@ mod tests {
             ),
             Vec::new(),
         );
-        assert!(some.next.unwrap().contains("psql"));
+        assert!(some.next_step().unwrap().contains("psql"));
         let other = rejected(&reason("Verbindungen erschöpft"), Vec::new());
         assert!(other.consequence.contains("It is unknown whether a slot"), "{other:?}");
     }
@@ -210,7 +211,8 @@ mod tests {
                 remedy: None,
             });
             let finding = check(&observation).remove(0);
-            (finding.change.map(|it| it.line), finding.next)
+            let line = finding.line_change().map(|it| it.line.clone());
+            (line, finding.next_step().map(str::to_owned))
         };
         let command = Some(Observation::default().psql_as_superuser(LIMIT));
         assert_eq!(next("import.rb 192 (146 idle), sidekiq 5"), (None, command.clone()));

@@ -1,6 +1,6 @@
 //! A process has more threads than connections, so its threads wait for each other.
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{ConnectionPools, Observation, POOL_VARIABLE, RAILS_POOL_VARIABLE};
 use crate::wording;
 
@@ -39,36 +39,36 @@ fn found(observation: &Observation, service: &ConnectionPools, threads: u32) -> 
          process, and fail after some seconds (ActiveRecord::ConnectionTimeoutError).",
     );
     // In database.yml, the variable is that of the pool; a declared service has `DB_POOL`.
-    let variable = match service.set_by == RAILS_POOL_VARIABLE {
-        true => RAILS_POOL_VARIABLE,
-        false => POOL_VARIABLE,
+    let (variable, confidence) = match service.set_by == RAILS_POOL_VARIABLE {
+        true => (RAILS_POOL_VARIABLE, Confidence::Likely),
+        false => (POOL_VARIABLE, Confidence::Certain),
     };
+    let finding = finding.with_confidence(confidence);
     match room(observation, service, threads) {
-        Room::Enough => finding.change_and_restart(
-            format!("the environment of {} alone", service.name),
-            format!("{variable}{threads}"),
-        ),
+        Room::Enough(more) => finding
+            .change_and_restart(
+                format!("the environment of {} alone", service.name),
+                format!("{variable}{threads}"),
+            )
+            .adds_connections(more),
         // A larger pool would exceed the database's limit. A process without threads would serve nothing.
         Room::TooLittle if pool > 0 => {
             let (place, line) = service.threads_line(pool);
             finding.change_and_restart(place, line)
         }
         Room::TooLittle => finding.next("weir plan"),
-        Room::Unknown => {
-            let consequence = format!(
-                "{} No change is suggested: it is unknown whether the database has free \
+        Room::Unknown => finding.adding(format_args!(
+            "No change is suggested: it is unknown whether the database has free \
                  connections for a larger pool ({variable}{threads}). {} no larger pool.",
-                finding.consequence,
-                wording::number(pool, "thread needs", "threads need"),
-            );
-            finding.leads_to(consequence)
-        }
+            wording::number(pool, "thread needs", "threads need")
+        )),
     }
 }
 
 /// Whether a larger pool fits the database.
 enum Room {
-    Enough,
+    /// For this number of additional connections to the database.
+    Enough(u32),
     TooLittle,
     Unknown,
 }
@@ -83,11 +83,11 @@ fn room(observation: &Observation, service: &ConnectionPools, threads: u32) -> R
         return Room::Unknown;
     }
     if !is_direct {
-        return Room::Enough;
+        return Room::Enough(0);
     }
     let more = service.processes.saturating_mul(threads.saturating_sub(service.pool));
     match observation.free_slots() {
-        Some(free) if more <= free => Room::Enough,
+        Some(free) if more <= free => Room::Enough(more),
         Some(_) => Room::TooLittle,
         None => Room::Unknown,
     }
@@ -111,7 +111,7 @@ mod tests {
         let finding = check(&with(2, 5, Some(16))).remove(0);
         assert_eq!(finding.subject, "web");
         assert_eq!(finding.evidence, "16 threads share a pool of 5 connections");
-        assert_eq!(finding.change.unwrap().line, "DB_POOL=16");
+        assert_eq!(finding.line_change().unwrap().line, "DB_POOL=16");
         assert_eq!(check(&with(2, 16, Some(16))), []);
         assert_eq!(check(&with(2, 5, None)), [], "nobody knows its threads");
     }
@@ -126,9 +126,9 @@ mod tests {
         let expected = "20 threads share a pool of 5 connections (RAILS_MAX_THREADS=5, if \
                         config/database.yml reads it as usual)";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.change.unwrap().line, "RAILS_MAX_THREADS=20");
+        assert_eq!(finding.line_change().unwrap().line, "RAILS_MAX_THREADS=20");
         observation.services.known_mut()[0].processes = 20;
-        let change = check(&observation).remove(0).change.unwrap();
+        let change = check(&observation).remove(0).line_change().cloned().unwrap();
         assert_eq!(change.line, "-c 5", "which overrides the variable");
         assert_eq!(change.place, "the command line of sidekiq push");
         let connections = observation.postgres.known_mut().connections.known_mut();
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn where_the_database_has_no_room_there_are_fewer_threads() {
-        let change = check(&with(20, 5, Some(16))).remove(0).change.unwrap();
+        let change = check(&with(20, 5, Some(16))).remove(0).line_change().cloned().unwrap();
         assert_eq!(change.line, "5 threads (MAX_THREADS)");
         assert_eq!(change.place, "the command that starts web");
     }
@@ -152,17 +152,17 @@ mod tests {
             connections: Some(20),
             ..Pooler::default()
         });
-        let change = check(&observation).remove(0).change.unwrap();
+        let change = check(&observation).remove(0).line_change().cloned().unwrap();
         assert_eq!(change.line, "5 threads (MAX_THREADS)", "web has sessions of its own");
         let connections = observation.postgres.known_mut().connections.known_mut();
         connections.sessions.retain(|it| it.service != "web");
-        assert_eq!(check(&observation).remove(0).change, None, "neither has sessions");
+        assert_eq!(check(&observation).remove(0).line_change(), None, "neither has sessions");
         let connections = observation.postgres.known_mut().connections.known_mut();
         connections.sessions.push(sessions("pgbouncer", SessionState::Idle, 3));
-        assert_eq!(check(&observation).remove(0).change.unwrap().line, "DB_POOL=16");
+        assert_eq!(check(&observation).remove(0).line_change().unwrap().line, "DB_POOL=16");
         observation.postgres.known_mut().connections = Fact::NotAsked;
         let unknown = check(&observation).remove(0);
-        assert_eq!(unknown.change, None);
+        assert_eq!(unknown.line_change(), None);
         let expected = "it is unknown whether the database has free connections for a larger pool \
                         (DB_POOL=16). 5 threads need no larger pool.";
         assert!(unknown.consequence.ends_with(expected), "{unknown:?}");
@@ -173,7 +173,7 @@ mod tests {
         let mut observation = with(2, 5, Some(16));
         let connections = observation.postgres.known_mut().connections.known_mut();
         connections.sessions.push(sessions("psql", SessionState::Idle, 150));
-        let change = check(&observation).remove(0).change.unwrap();
+        let change = check(&observation).remove(0).line_change().cloned().unwrap();
         assert_eq!(change.line, "5 threads (MAX_THREADS)", "22 more, and 15 of 185 are free");
     }
 

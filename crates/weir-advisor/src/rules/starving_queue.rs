@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use self::held_threads::{HeldThreads, ServingCapsule};
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::flow::Drain;
 use crate::observation::{
-    Capsule, Fact, JobProcess, Observation, ObservedQueue, Ordering, SidekiqObservation, is_sidekiq,
+    Capsule, Fact, JobProcess, Observation, ObservedQueue, Ordering, SidekiqObservation,
 };
 use crate::queue_line::{self, Repaired};
 use crate::rules::{lock_waits, waiting_jobs};
@@ -33,7 +33,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     }
     let repaired = Repaired::of(observation);
-    starving.iter().map(|it| found(observation, jobs, &repaired, it)).collect()
+    let found = |it: &Starving<'_>| {
+        found(observation, jobs, &repaired, it).since(it.latency(), waiting_jobs::OLDEST_JOB)
+    };
+    starving.iter().map(found).collect()
 }
 
 /// Returns the capsules that should put starving queues first, with the names of those.
@@ -81,8 +84,11 @@ impl<'a> Starving<'a> {
     /// Returns the number of waiting jobs, and for how long the oldest has waited.
     fn waiting(&self) -> String {
         let length: u64 = self.queues.iter().map(|queue| queue.length).sum();
-        let latency = self.queues.iter().map(|queue| queue.latency).max().unwrap_or_default();
-        wording::jobs_wait_since(length, latency)
+        wording::jobs_wait_since(length, self.latency())
+    }
+
+    fn latency(&self) -> Duration {
+        self.queues.iter().map(|queue| queue.latency).max().unwrap_or_default()
     }
 }
 
@@ -188,10 +194,10 @@ fn found(
     let sure = is_strict(places);
     // The rule `backlog` leaves long queues to this one.
     let is_long = queues.iter().any(|queue| waiting_jobs::is_long(queue));
-    let (severity, if_strict) = match (sure, is_long) {
-        (true, _) => (Severity::Critical, ""),
-        (false, true) => (Severity::Warning, " if its order is strict"),
-        (false, false) => (Severity::Notice, " if its order is strict"),
+    let (severity, confidence, if_strict) = match (sure, is_long) {
+        (true, _) => (Severity::Critical, Confidence::Certain, ""),
+        (false, true) => (Severity::Warning, Confidence::Possible, " if its order is strict"),
+        (false, false) => (Severity::Notice, Confidence::Possible, " if its order is strict"),
     };
     let evidence = format!(
         "{}; each process that serves it fetches from {} first{if_strict}",
@@ -199,6 +205,7 @@ fn found(
         wording::list(before.iter().copied())
     );
     let finding = Finding::new(NAME, severity, starving.subject(), evidence);
+    let finding = finding.with_confidence(confidence);
     match spare(jobs, places) {
         Some((process, capsule)) => {
             let finding = finding.leads_to(when(sure));
@@ -250,6 +257,8 @@ fn found_held(
     };
     let evidence = format!("{}; {hold}", starving.waiting());
     let finding = Finding::new(NAME, severity, starving.subject(), evidence);
+    // Heartbeats show which jobs run, but a short one may have run in between.
+    let finding = finding.with_confidence(Confidence::Likely);
     let is_locked = |queue: &&str| lock_waits::may_hold_up(observation, jobs, queue);
     match held.queues.iter().any(is_locked) {
         true => finding.leads_to(format!(
@@ -271,7 +280,7 @@ fn one_more(
     const TAKES: &str =
         "An additional process takes one database connection for each of its threads";
     let threads = starving.places.iter().map(|(_, it)| it.concurrency).max().unwrap_or_default();
-    let threads = match observation.free_slots().filter(|_| needs_slots(observation)) {
+    let threads = match observation.free_slots().filter(|_| observation.sidekiq_needs_slots()) {
         Some(0) => {
             return finding.leads_to(format!(
                 "{when} {TAKES}, and the database has no slots for more: the others are in use, or \
@@ -284,17 +293,6 @@ fn one_more(
     };
     let finding = finding.leads_to(format!("{when} {TAKES}."));
     queue_line::one_more(finding, threads, &starving.names())
-}
-
-/// Reports whether an additional process of Sidekiq would bypass the pooler, if there is one.
-fn needs_slots(observation: &Observation) -> bool {
-    let services = observation.services.known().map(Vec::as_slice).unwrap_or_default();
-    let mut sidekiqs = services.iter().filter(|service| is_sidekiq(&service.name)).peekable();
-    // A pooler without sessions may be that of other services.
-    observation.pooler.is_none()
-        || observation.held_by_pooler() == 0
-        || sidekiqs.peek().is_none()
-        || sidekiqs.any(|service| observation.is_direct(service))
 }
 
 /// Returns a capsule whose first queue is also first elsewhere: its order can change without harm.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{JobInHand, JobProcess, Observation, SidekiqObservation};
 use crate::wording;
 
@@ -58,8 +58,11 @@ fn found(jobs: &SidekiqObservation, process: &JobProcess) -> Option<Finding> {
     };
     let subject = format!("process {}", process.identity);
     let consequence = format!("{consequence} {}", process.where_threads_show());
-    let finding = Finding::new(NAME, severity, subject, evidence).leads_to(consequence);
-    Some(Finding { next: process.print_threads_command(), ..finding })
+    let finding = Finding::new(NAME, severity, subject, evidence)
+        .since(oldest.age, "run_at of the oldest of these jobs")
+        .with_confidence(if is_long { Confidence::Likely } else { Confidence::Possible })
+        .leads_to(consequence);
+    Some(finding.next_if(process.print_threads_command()))
 }
 
 /// Returns the class of a job, in words if it could not be read.
@@ -121,7 +124,7 @@ mod tests {
                                       h"
         );
         assert!(finding.consequence.starts_with("This thread is not available for other jobs. "));
-        assert_eq!(finding.next.as_deref(), Some("kill -TTIN 2"));
+        assert_eq!(finding.next_step(), Some("kill -TTIN 2"));
         let process = &mut observation.jobs.known_mut().processes[1];
         process.in_hand = vec![process.in_hand[0].clone(); 2];
         assert_eq!(

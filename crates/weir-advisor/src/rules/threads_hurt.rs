@@ -1,6 +1,6 @@
 //! Measured goodput is lower with more threads, because the database cannot use them.
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{Goodput, Observation, Throughput};
 use crate::wording::{self, rate};
 
@@ -47,6 +47,7 @@ fn found(throughput: &Throughput, enough: &Goodput, worse: &Goodput) -> Finding 
     let too_many = threads >= worse.threads;
     let severity = if too_many { Severity::Warning } else { Severity::Notice };
     let finding = Finding::new(NAME, severity, format!("threads of {}", throughput.of), evidence)
+        .with_confidence(Confidence::Likely)
         .leads_to(
             "More threads most likely lower throughput: a resource that they share, mostly the database, \
              is the limit. The figures are of different times, and of what ran then.",
@@ -87,7 +88,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.evidence.ends_with("30 run now"));
-        assert_eq!(finding.change.unwrap().line, "-c: 15 in all");
+        assert_eq!(finding.line_change().unwrap().line, "-c: 15 in all");
         observation.goodput.known_mut()[0].threads_now = 20;
         assert_eq!(check(&observation)[0].severity, Severity::Notice);
     }
@@ -108,7 +109,7 @@ mod tests {
         let mut observation = healthy::observation();
         observation.goodput.known_mut()[0].levels =
             vec![level(10, 18.0), level(20, 20.0), level(30, 12.0)];
-        assert_eq!(check(&observation).remove(0).change.unwrap().line, "-c: 20 in all");
+        assert_eq!(check(&observation).remove(0).line_change().unwrap().line, "-c: 20 in all");
     }
 
     #[test]

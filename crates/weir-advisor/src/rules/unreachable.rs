@@ -82,7 +82,7 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
         (Some(remedy), MissingReason::NotAllowed) => {
             finding.change("the source, as its administrator", remedy.as_str())
         }
-        (Some(remedy), _) => finding.next(remedy.as_str()),
+        (Some(remedy), _) => finding.advise(remedy.as_str()),
         (None, MissingReason::Slow) => {
             let name = missing.what.strip_prefix("Redis ").unwrap_or(&missing.what);
             let slow = |cli: &str| format!("{cli} LATENCY LATEST && {cli} SLOWLOG GET 10");
@@ -116,7 +116,7 @@ mod tests {
         observation.redis = vec![Fact::Unknown(redis.clone())];
         observation.jobs = Fact::Unknown(redis);
         let advice = advise(&observation);
-        let rules: Vec<_> = advice.findings.iter().map(|it| it.rule).collect();
+        let rules: Vec<_> = advice.findings.iter().map(|it| &*it.rule).collect();
         assert_eq!(rules, [NAME, "untuned-database"], "once, and not as unseen as well");
         assert_eq!(advice.verdict.severity, Some(Severity::Critical));
         let expected =
@@ -131,10 +131,10 @@ mod tests {
             observation.postgres = Fact::Unknown(missing("Postgres b:5432/x", obstacle));
             observation.jobs.known_mut().ghosts = vec!["shop:9:x".to_owned()];
             let findings = advise(&observation).findings;
-            let rules: Vec<_> = findings.iter().map(|it| (it.rule, it.severity)).collect();
+            let rules: Vec<_> = findings.iter().map(|it| (&*it.rule, it.severity)).collect();
             let expected = [(NAME, Severity::Warning), ("ghost-process", Severity::Warning)];
             assert_eq!(rules, expected);
-            assert_eq!(findings[0].change.is_some(), obstacle == MissingReason::NotAllowed);
+            assert_eq!(findings[0].line_change().is_some(), obstacle == MissingReason::NotAllowed);
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
         assert!(!finding.consequence.contains("no response"), "{}", finding.consequence);
-        let next = finding.next.unwrap();
+        let next = finding.next_step().unwrap().to_owned();
         assert!(next.contains("LATENCY LATEST && redis-cli"), "{next}");
     }
 

@@ -55,7 +55,7 @@ fn found(missing: &Missing) -> Finding {
         (Some(remedy), MissingReason::NotAllowed) => {
             finding.change("the source, as its administrator", remedy.as_str())
         }
-        (Some(remedy), _) => finding.next(remedy.as_str()),
+        (Some(remedy), _) => finding.advise(remedy.as_str()),
         (None, _) => finding,
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         let findings = check(&observation);
         assert_eq!(findings.len(), 1, "said once: {findings:?}");
         assert_eq!(findings[0].severity, Severity::Unknown);
-        assert_eq!(findings[0].change.as_ref().unwrap().line, "GRANT pg_monitor TO weir_mon;");
+        assert_eq!(findings[0].line_change().unwrap().line, "GRANT pg_monitor TO weir_mon;");
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         connections.sessions.push(sessions("sidekiq", SessionState::Untracked, 7));
         let finding = check(&observation).remove(0);
         assert!(finding.evidence.contains("7 of "), "{}", finding.evidence);
-        assert_eq!(finding.change.unwrap().line, "track_activities = on");
+        assert_eq!(finding.line_change().unwrap().line, "track_activities = on");
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         observation.postgres.known_mut().user = Some("a\"b".to_owned());
         let finding = check(&observation).remove(0);
         assert_eq!(finding.evidence, "unknown: the states of 30 of 50 sessions are hidden");
-        assert_eq!(finding.change.unwrap().line, r#"GRANT pg_monitor TO "a""b";"#);
+        assert_eq!(finding.line_change().unwrap().line, r#"GRANT pg_monitor TO "a""b";"#);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, ObservedQueue, SidekiqObservation};
 use crate::queue_line::Repaired;
-use crate::rules::absent_server;
+use crate::rules::{absent_server, waiting_jobs};
 use crate::wording;
 
 pub(crate) const NAME: &str = "unserved-queue";
@@ -21,7 +21,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name)
     };
     let repaired = Repaired::of(observation);
-    jobs.queues.iter().filter(unserved).map(|queue| found(jobs, &repaired, queue)).collect()
+    let found = |queue: &ObservedQueue| {
+        found(jobs, &repaired, queue).since(queue.latency, waiting_jobs::OLDEST_JOB)
+    };
+    jobs.queues.iter().filter(unserved).map(found).collect()
 }
 
 /// Reports a queue from which jobs were taken between the samples: something without a heartbeat serves
@@ -131,7 +134,9 @@ mod tests {
             finding.evidence,
             "1,234 jobs wait, the oldest for 1 h 1 min, and no process serves it"
         );
-        let change = finding.change.unwrap();
+        let since = finding.since.clone().unwrap();
+        assert_eq!((since.seconds_ago, &*since.source), (3_660, waiting_jobs::OLDEST_JOB));
+        let change = finding.line_change().cloned().unwrap();
         let all = "-q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
         assert_eq!(change.line, all, "one alone would strand the others");
         assert!(change.place.starts_with("all queues of shop:1:"), "{}", change.place);
@@ -147,7 +152,7 @@ mod tests {
         let mut observation = unserved("fasp");
         observation.jobs.known_mut().unlisted = vec![4_711];
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, finding.change), (Severity::Critical, None));
+        assert_eq!((finding.severity, finding.line_change()), (Severity::Critical, None));
         assert!(finding.evidence.contains("process 4711 of this machine"), "{}", finding.evidence);
         assert!(finding.consequence.contains("Restart it if it hangs"), "{}", finding.consequence);
     }
@@ -164,14 +169,14 @@ mod tests {
         );
         let all =
             "-q default,8 -q push,6 -q ingress,4 -q pull,1 -q fasp,1 -q mailers,1 -q mailer,1";
-        assert_eq!(finding.change.unwrap().line, all);
+        assert_eq!(finding.line_change().unwrap().line, all);
     }
 
     #[test]
     fn a_close_name_that_jobs_are_pushed_to_is_no_misspelling() {
         let mut observation = unserved("pull");
         assert!(
-            check(&observation)[0].change.as_ref().unwrap().line.ends_with(" -q fasp,1 -q pull,1")
+            check(&observation)[0].line_change().unwrap().line.ends_with(" -q fasp,1 -q pull,1")
         );
         // "push" differs by two letters and has jobs.
         serve(&mut observation, "pulls");
@@ -204,7 +209,7 @@ mod tests {
         let flow = observation.jobs.known_mut().queue_mut("push").flow.known_mut();
         (flow.before, flow.after) = (5, 3);
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.severity, &finding.change), (Severity::Notice, &None));
+        assert_eq!((finding.severity, finding.line_change()), (Severity::Notice, None));
         assert!(finding.evidence.ends_with("2 jobs fewer than 10 s before"), "{finding:?}");
     }
 }

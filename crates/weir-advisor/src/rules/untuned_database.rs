@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn stock_buffers_on_a_big_machine_name_the_line() {
         let finding = check(&with(128, 8)).remove(0);
-        let change = finding.change.unwrap();
+        let change = finding.line_change().cloned().unwrap();
         assert_eq!((change.line.as_str(), change.restart), ("shared_buffers = 2GB", true));
     }
 
@@ -214,7 +214,7 @@ mod tests {
                 let memory_bytes = left_mib << 20;
                 let host = DatabaseHost { memory_bytes, share_bytes, is_said: false };
                 observation.postgres.known_mut().host = Fact::Known(host);
-                check(&observation).remove(0).change.unwrap().line
+                check(&observation).remove(0).line_change().unwrap().line.clone()
             })
             .collect();
         let machine = plan::PostgresMachine {
@@ -243,7 +243,7 @@ mod tests {
     fn without_the_machine_only_the_shipped_value_is_suspicious() {
         let mut observation = with(128, 8);
         observation.postgres.known_mut().host = Fact::NotAsked;
-        let next = check(&observation).remove(0).next;
+        let next = check(&observation).remove(0).next_step().map(str::to_owned);
         assert_eq!(next.as_deref(), Some("grep MemTotal /proc/meminfo"));
         observation.postgres.known_mut().settings.known_mut().shared_buffers_bytes = 256 << 20;
         assert_eq!(check(&observation), []);
@@ -256,7 +256,7 @@ mod tests {
         settings.effective_cache_size_bytes = 1 << 30;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Notice);
-        assert_eq!(finding.change.unwrap().line, "effective_cache_size = 6GB");
+        assert_eq!(finding.line_change().unwrap().line, "effective_cache_size = 6GB");
     }
 
     #[test]
@@ -267,6 +267,6 @@ mod tests {
         host.memory_bytes = 3 << 30;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.consequence, "Little is left for sessions and the kernel's cache.");
-        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, Some("weir plan")));
     }
 }

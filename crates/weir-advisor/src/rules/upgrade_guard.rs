@@ -1,7 +1,8 @@
 //! The application's new version pushes to a queue that no process serves. Found before the first
 //! job waits.
 
-use crate::finding::{Assignment, Finding, Severity};
+use crate::action::Assignment;
+use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, SidekiqObservation};
 use crate::queue_line::Repaired;
 use crate::{shell, wording};
@@ -78,7 +79,7 @@ mod tests {
         observation.pushed_queues.known_mut().push("trends".to_owned());
         let finding = check(&observation).remove(0);
         assert_eq!(finding.subject, "queue trends");
-        let line = finding.change.unwrap().line;
+        let line = finding.line_change().unwrap().line.clone();
         assert!(line.starts_with("-q default,8 ") && line.ends_with(" -q trends,1"), "{line}");
     }
 
@@ -100,10 +101,10 @@ mod tests {
         jobs.queues.iter_mut().for_each(|queue| queue.length = 0);
         *observation.pushed_queues.known_mut() = ["default", "a b"].map(str::to_owned).to_vec();
         let findings = advise(&observation).findings;
-        let rules: Vec<_> = findings.iter().map(|it| it.rule).collect();
+        let rules: Vec<_> = findings.iter().map(|it| &*it.rule).collect();
         assert_eq!(rules, ["no-process", NAME]);
         assert_eq!(findings[1].subject, "queues default and a b");
-        assert_eq!(findings[1].change.as_ref().unwrap().line, "-q default -q 'a b'");
+        assert_eq!(findings[1].line_change().unwrap().line, "-q default -q 'a b'");
 
         observation.jobs.known_mut().processes = quiet;
         observation.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);

@@ -14,6 +14,9 @@ pub(super) const OLD_MIN: Duration = Duration::from_secs(600);
 /// A free thread takes a job at once. After this time, each process has sent several heartbeats.
 const IDLE_MIN: Duration = Duration::from_secs(60);
 
+/// The source of a queue's latency.
+pub(super) const OLDEST_JOB: &str = "enqueued_at of its oldest job";
+
 /// Reports whether the queue is long and late enough for a backlog.
 pub(super) fn is_long(queue: &ObservedQueue) -> bool {
     queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN

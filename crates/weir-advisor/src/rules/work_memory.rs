@@ -76,7 +76,7 @@ mod tests {
         let findings = check(&observation);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(findings[0].subject, "work_mem of role shop");
-        let line = &findings[0].change.as_ref().unwrap().line;
+        let line = &findings[0].line_change().unwrap().line;
         assert_eq!(line, r#"ALTER ROLE "shop" SET work_mem = '10MB';"#);
     }
 
@@ -85,7 +85,7 @@ mod tests {
         let mut observation = healthy::observation();
         let settings = observation.postgres.known_mut().settings.known_mut();
         (settings.work_mem_bytes, settings.max_connections) = (5 * MIB, 2_000);
-        assert_eq!(check(&observation).remove(0).change.unwrap().line, "work_mem = 4MB");
+        assert_eq!(check(&observation).remove(0).line_change().unwrap().line, "work_mem = 4MB");
     }
 
     #[test]
@@ -94,7 +94,9 @@ mod tests {
             let mut observation = healthy::observation();
             let settings = observation.postgres.known_mut().settings.known_mut();
             settings.work_mem_bytes = work_mem_mib * MIB;
-            let line = check(&observation).pop().map(|finding| finding.change.unwrap().line);
+            let line = check(&observation)
+                .pop()
+                .map(|finding| finding.line_change().unwrap().line.clone());
             assert_eq!(line.as_deref(), expected, "{work_mem_mib}");
         }
     }
@@ -105,6 +107,6 @@ mod tests {
         observation.postgres.known_mut().settings.known_mut().work_mem_bytes = 8 * MIB;
         observation.postgres.known_mut().host.known_mut().memory_bytes = 256 * MIB;
         let finding = check(&observation).remove(0);
-        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, Some("weir plan")));
     }
 }

@@ -16,6 +16,7 @@ use crate::jobs;
 use crate::live::{ConsoleSnapshot, Latest};
 use crate::realtime;
 use crate::theme::Theme;
+use crate::verdict;
 
 /// Renders a page.
 pub(crate) fn html(page: &impl Template) -> Response {
@@ -205,12 +206,9 @@ impl PageFrame {
 
 impl Alarm {
     fn new(reading: &ConsoleSnapshot) -> Option<Self> {
-        let verdict = &reading.verdict;
-        verdict.worst().map(|worst| Self {
-            class: verdict.class(),
-            label: verdict.label(),
-            headline: worst.problem.clone(),
-        })
+        let worst = reading.verdict.worst()?;
+        let (class, label) = verdict::style(Some(worst.finding.severity));
+        Some(Self { class, label, headline: worst.problem.clone() })
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use askama::Template;
 use serde::Deserialize;
+use weir_advisor::VerdictFinding;
 use weir_front::view::ReasonCount;
 
 pub(crate) use self::act::act;
@@ -20,7 +21,6 @@ use crate::front::{AppActivity, CHARTED_APPS_MAX, FrontApp, FrontSnapshot, Front
 use crate::guard::form_access::FormAccess;
 use crate::live::Latest;
 use crate::page_error::PageError;
-use crate::verdict::Finding;
 use crate::visible::visible;
 
 /// The address of chart data.
@@ -58,7 +58,7 @@ struct AppCharts {
 #[derive(Template)]
 #[template(path = "front_live.html")]
 struct FrontLive {
-    findings: Vec<Finding>,
+    findings: Vec<VerdictFinding>,
     apps: Vec<AppPart>,
     forms: FormAccess,
 }
@@ -177,7 +177,7 @@ impl FrontLive {
         let reading = front.read(latest.as_ref().and_then(|snapshot| snapshot.front.as_ref()));
         let findings = latest.iter().flat_map(|snapshot| &snapshot.verdict.findings);
         Ok(Self {
-            findings: findings.filter(|finding| finding.link == "/front").cloned().collect(),
+            findings: findings.filter(|finding| finding.page == "/front").cloned().collect(),
             apps: reading.apps.iter().map(|app| AppPart::new(app, &reading)).collect(),
             forms: request.visitor.forms(),
         })

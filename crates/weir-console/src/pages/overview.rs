@@ -15,6 +15,7 @@ use crate::fetchers::Fetchers;
 use crate::figures;
 use crate::jobs::JobsSnapshot;
 use crate::live::ConsoleSnapshot;
+use crate::verdict;
 use crate::visible::visible;
 
 #[derive(Template)]
@@ -35,6 +36,8 @@ struct OverviewPage<'a> {
 #[derive(Template)]
 #[template(path = "overview_live.html")]
 struct OverviewLive<'a> {
+    class: &'static str,
+    label: &'static str,
     reading: &'a ConsoleSnapshot,
     jobs: Option<OverviewJobs<'a>>,
 }
@@ -107,7 +110,8 @@ fn is_new(overview: &view::JobServerOverview) -> bool {
 
 impl<'a> OverviewLive<'a> {
     fn new(reading: &'a ConsoleSnapshot) -> Self {
-        Self { reading, jobs: reading.jobs.as_ref().map(OverviewJobs::new) }
+        let (class, label) = verdict::style(reading.verdict.severity);
+        Self { class, label, reading, jobs: reading.jobs.as_ref().map(OverviewJobs::new) }
     }
 }
 

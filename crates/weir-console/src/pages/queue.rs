@@ -2,6 +2,7 @@
 //! ([`super::jobs`]), which has this header.
 
 use askama::Template;
+use weir_advisor::VerdictFinding;
 use weir_jobs::view;
 
 use super::chart;
@@ -19,7 +20,6 @@ use crate::guard::visitor::Visitor;
 use crate::job_location::JobLocation;
 use crate::live::ConsoleSnapshot;
 use crate::page_error::PageError;
-use crate::verdict::Finding;
 use crate::visible::visible;
 
 /// The part of a queue's page above its jobs.
@@ -44,7 +44,7 @@ struct QueueLive {
     target: Option<String>,
     latency_class: &'static str,
     confirm_address: String,
-    findings: Vec<Finding>,
+    findings: Vec<VerdictFinding>,
     fetched_by: String,
     workers: Vec<QueueWorkerRow>,
     more_workers: usize,
@@ -124,7 +124,7 @@ impl QueueLive {
         let count = workers.len();
         workers.truncate(WORKERS_SHOWN);
         let page = JobLocation::Queue(name.to_owned()).address(&[]);
-        let findings = reading.verdict.findings.iter().filter(|finding| finding.link == page);
+        let findings = reading.verdict.findings.iter().filter(|finding| finding.page == page);
         let now = jobs.overview.now;
         Ok(Self {
             drain: row.drain,

@@ -12,6 +12,7 @@ pub(super) mod tail;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use weir_advisor::VerdictFinding;
 
 use super::chart;
 use super::request::{PageRequest, PageResult};
@@ -20,7 +21,6 @@ use crate::console::Console;
 use crate::live::Latest;
 use crate::page_error::PageError;
 use crate::realtime::RealtimeSnapshot;
-use crate::verdict::Finding;
 
 /// The query that names a channel.
 #[derive(Debug, Deserialize)]
@@ -42,9 +42,9 @@ fn snapshot(console: &Console) -> Result<RealtimeSnapshot, PageError> {
 }
 
 /// Returns the findings of the page at `link`.
-fn findings(console: &Console, link: &str) -> Vec<Finding> {
+fn findings(console: &Console, link: &str) -> Vec<VerdictFinding> {
     let Latest::Snapshot(reading) = console.deps.live.latest() else { return Vec::new() };
-    reading.verdict.findings.iter().filter(|finding| finding.link == link).cloned().collect()
+    reading.verdict.findings.iter().filter(|finding| finding.page == link).cloned().collect()
 }
 
 /// Returns the address of a channel's page.

@@ -1,16 +1,19 @@
 //! Rules about the front's apps.
 
-use super::finding::{Finding, Level};
+use weir_advisor::{Finding, Severity, VerdictFinding, shell};
+
 use crate::figures::counted;
 use crate::front::{FrontApp, FrontSnapshot};
 
+/// The rule, what it says of an app, and the remedy.
 fn finding(
-    rule: &'static str,
-    level: Level,
+    app: &FrontApp,
+    (rule, severity): (&'static str, Severity),
     problem: String,
-    remedy: impl Into<String>,
-) -> Finding {
-    Finding { rule, level, problem, remedy: remedy.into(), link: "/front".to_owned(), jobs: 0 }
+    remedy: &str,
+) -> VerdictFinding {
+    let finding = Finding::new(rule, severity, format!("app {}", app.name), problem);
+    VerdictFinding::new(finding, remedy, "/front")
 }
 
 fn waiting(app: &FrontApp) -> String {
@@ -20,7 +23,7 @@ fn waiting(app: &FrontApp) -> String {
 }
 
 /// Finds apps without a serving worker: requests wait and are then rejected.
-pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<Finding> {
+pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let found = front.apps.iter().filter(|app| has_no_workers(app)).map(|app| {
         let problem = match app.runs_jobs {
             true => format!("No worker of {} runs", app.name),
@@ -30,7 +33,7 @@ pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<Finding> {
             Some(_) => "Weir keeps starting them. Their last lines of output say what is wrong.",
             None => "Weir keeps trying. Start them, or correct upstreams in weir.toml.",
         };
-        finding("app-without-workers", Level::Critical, problem, remedy)
+        finding(app, ("app-without-workers", Severity::Critical), problem, remedy)
     });
     found.collect()
 }
@@ -42,18 +45,19 @@ fn has_no_workers(app: &FrontApp) -> bool {
 }
 
 /// Finds crash loops.
-pub(super) fn workers_do_not_start(front: &FrontSnapshot) -> Vec<Finding> {
+pub(super) fn workers_do_not_start(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let found = front.apps.iter().filter_map(|app| {
         let failed = app.workers.iter().filter(|worker| worker.state == "failed").count() as u64;
         let problem = format!("{} of {} can't be started", counted(failed, "worker"), app.name);
         let remedy = "They exit right after they are started. Their last lines of output say why.";
-        (failed > 0).then(|| finding("workers-fail-to-start", Level::Critical, problem, remedy))
+        (failed > 0)
+            .then(|| finding(app, ("workers-fail-to-start", Severity::Critical), problem, remedy))
     });
     found.collect()
 }
 
 /// Finds apps that get more requests than they can serve.
-pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<Finding> {
+pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let found = front.apps.iter().filter_map(|app| {
         let rejected = front.minute(app).rejected;
         let no_overload = !app.is_overloaded || app.is_paused;
@@ -66,14 +70,14 @@ pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<Finding> {
             format!("{name} is overloaded: {}, {rejections} rejected in a minute", waiting(app));
         let remedy = "Run more workers if the machine has room (workers, concurrency), or find \
                     out what has become slow: the oldest requests are shown.";
-        let level = if rejected > 0 { Level::Critical } else { Level::Warning };
-        Some(finding("app-overloaded", level, problem, remedy))
+        let severity = if rejected > 0 { Severity::Critical } else { Severity::Warning };
+        Some(finding(app, ("app-overloaded", severity), problem, remedy))
     });
     found.collect()
 }
 
 /// Finds apps whose workers get stuck.
-pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<Finding> {
+pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let found = front.apps.iter().filter_map(|app| {
         let evicted = front.minute(app).evictions;
         let workers = counted(evicted, "worker");
@@ -81,46 +85,44 @@ pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<Finding> {
             format!("{workers} of {} were stuck and evicted in the last minute", app.name);
         let remedy = "Each was replaced and lost its requests. The log has what they were doing \
                     (dump_signal).";
-        (evicted > 0).then(|| finding("workers-evicted", Level::Warning, problem, remedy))
+        (evicted > 0).then(|| finding(app, ("workers-evicted", Severity::Warning), problem, remedy))
     });
     found.collect()
 }
 
 /// Finds apps whose maintenance page is on.
-pub(super) fn app_is_in_maintenance(front: &FrontSnapshot) -> Vec<Finding> {
+pub(super) fn app_is_in_maintenance(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let shown = front.apps.iter().filter(|app| app.is_in_maintenance);
     let found = shown.map(|app| {
         let problem = format!("{} is in maintenance: no requests are served", app.name);
-        finding(
-            "app-in-maintenance",
-            Level::Warning,
-            problem,
-            "End maintenance when the work is done.",
-        )
+        let rule = ("app-in-maintenance", Severity::Warning);
+        let found = finding(app, rule, problem, "End maintenance when the work is done.");
+        found.map(|it| it.next(format!("weir workers maintenance {} off", shell::word(&app.name))))
     });
     found.collect()
 }
 
 /// Finds apps that reject requests because job queues are behind.
-pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<Finding> {
+pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let shedding = front.apps.iter().filter(|app| !app.shedding.is_empty());
     let found = shedding.map(|app| {
         let queues = app.shedding.join(", ");
         let problem = format!("{} sheds some requests: queue {queues} is behind", app.name);
         let remedy = "Shedding ends once the queue has drained ([[front.apps.shed]]). Add workers for \
                     the queue to end it sooner.";
-        finding("app-sheds", Level::Warning, problem, remedy)
+        finding(app, ("app-sheds", Severity::Warning), problem, remedy)
     });
     found.collect()
 }
 
 /// Finds paused apps.
-pub(super) fn app_is_paused(front: &FrontSnapshot) -> Vec<Finding> {
+pub(super) fn app_is_paused(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let paused = front.apps.iter().filter(|app| app.is_paused);
     let found = paused.map(|app| {
         let problem = format!("{} is paused: {}", app.name, waiting(app));
         let remedy = "Resume it when the deploy is over. Requests that wait too long get a 503.";
-        finding("app-paused", Level::Warning, problem, remedy)
+        let found = finding(app, ("app-paused", Severity::Warning), problem, remedy);
+        found.map(|it| it.next(format!("weir workers resume {}", shell::word(&app.name))))
     });
     found.collect()
 }

@@ -1,8 +1,7 @@
 //! Doctor's findings about observed systems.
 
-use weir_advisor::{Advice, Severity};
+use weir_advisor::{Advice, Finding, VerdictFinding};
 
-use super::finding::{Finding, Level};
 use crate::observed::ObservedSample;
 use crate::visible::visible;
 
@@ -10,49 +9,33 @@ use crate::visible::visible;
 const OWN_PART: &str = "own-part";
 
 /// Returns doctor's findings, with the line to change. Unavailable facts are notices.
-pub(super) fn doctor_finds(observed: &ObservedSample) -> Vec<Finding> {
+pub(super) fn doctor_finds(observed: &ObservedSample) -> Vec<VerdictFinding> {
     let Some(snapshot) = &observed.latest else { return Vec::new() };
     of_advice(&snapshot.advice)
 }
 
-fn of_advice(advice: &Advice) -> Vec<Finding> {
+fn of_advice(advice: &Advice) -> Vec<VerdictFinding> {
     advice.findings.iter().filter(|found| found.rule != OWN_PART).map(finding).collect()
 }
 
-fn finding(found: &weir_advisor::Finding) -> Finding {
-    let level = match found.severity {
-        Severity::Critical => Level::Critical,
-        Severity::Warning => Level::Warning,
-        Severity::Notice | Severity::Unknown => Level::Notice,
-    };
-    let change =
-        found.change.as_ref().map(|change| format!("In {}: {}", change.place, change.line));
-    let remedy = change.or_else(|| found.next.clone()).unwrap_or_else(|| found.consequence.clone());
-    Finding {
-        rule: found.rule,
-        level,
-        problem: visible(&format!("{}: {}", found.subject, found.evidence)).into_owned(),
-        remedy: visible(&remedy).into_owned(),
-        link: "/doctor".to_owned(),
-        jobs: 0,
-    }
+fn finding(found: &Finding) -> VerdictFinding {
+    let mut found = VerdictFinding::of_doctor(found, "/doctor");
+    found.problem = visible(&found.problem).into_owned();
+    found.remedy = visible(&found.remedy).into_owned();
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use weir_advisor::observation::{Fact, Observation, SidekiqObservation};
-    use weir_advisor::{VerdictFinding, advise};
+    use weir_advisor::{Severity, advise};
 
     use super::*;
 
     #[test]
     fn what_doctor_has_from_this_verdict_is_not_repeated() {
-        let own = VerdictFinding {
-            rule: "queue-late".to_owned(),
-            severity: Severity::Warning,
-            problem: "Queue push is late".to_owned(),
-            remedy: "Add workers.".to_owned(),
-        };
+        let own = Finding::new("queue-late", Severity::Warning, "push", "Queue push is late");
+        let own = VerdictFinding::new(own, "Add workers.", "/queues/push");
         let ghosts = vec!["web:7:0123456789ab".to_owned()];
         let jobs = Fact::Known(SidekiqObservation { ghosts, ..SidekiqObservation::default() });
         let own_findings = Fact::Known(vec![own]);

@@ -3,14 +3,17 @@
 
 use std::collections::BTreeSet;
 
+use weir_advisor::{Finding, Severity, VerdictFinding, shell};
 use weir_base::hint::closest;
 use weir_jobs::view;
 
-use super::finding::{Finding, Level};
 use super::job_facts::JobFacts;
 use crate::fetchers::Fetchers;
-use crate::figures::{as_float, counted, duration, rate};
+use crate::figures::{as_float, counted, duration, rate, seconds};
 use crate::job_location::JobLocation;
+
+/// The source of a queue's latency.
+pub(super) const OLDEST_JOB: &str = "time at which its next job began to wait";
 
 /// The latency from which a queue without fetches is reported.
 pub(super) const UNSERVED_SECONDS: f64 = 30.0;
@@ -76,30 +79,29 @@ fn is_late(queue: &view::QueueView) -> bool {
 fn each(
     facts: &JobFacts<'_>,
     wanted: QueueCondition,
-    describe: impl Fn(&view::QueueView, &Fetchers<'_>) -> (Level, String, String),
-) -> Vec<Finding> {
+    describe: impl Fn(&view::QueueView, &Fetchers<'_>) -> (Severity, String, String),
+) -> Vec<VerdictFinding> {
     let fetchers = Fetchers::new(facts.workers);
     let matching = facts.queues.iter().filter(|queue| condition(queue, &fetchers) == wanted);
     let finding = |queue: &view::QueueView| {
-        let (level, problem, remedy) = describe(queue, &fetchers);
-        Finding {
-            rule: wanted.rule(),
-            level,
-            problem,
-            remedy,
-            link: link(queue),
-            jobs: queue.depth,
-        }
+        let (severity, problem, remedy) = describe(queue, &fetchers);
+        found(queue, Finding::new(wanted.rule(), severity, subject(queue), problem), remedy)
     };
     matching.map(finding).collect()
 }
 
-fn link(queue: &view::QueueView) -> String {
-    JobLocation::Queue(queue.name.clone()).address(&[])
+fn subject(queue: &view::QueueView) -> String {
+    format!("queue {}", queue.name)
+}
+
+fn found(queue: &view::QueueView, finding: Finding, remedy: impl Into<String>) -> VerdictFinding {
+    let finding = finding.since(seconds(queue.latency_seconds), OLDEST_JOB);
+    let page = JobLocation::Queue(queue.name.clone()).address(&[]);
+    VerdictFinding::new(finding, remedy, page).affecting(queue.depth)
 }
 
 /// Finds queues that no connected worker fetches.
-pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     let has_no_workers = facts.overview.workers == 0 && facts.overview.fetches_waiting == 0;
     if has_no_workers || facts.are_all_workers_leaving() {
         // `no_worker_is_connected` and `all_are_leaving` report this once for all queues.
@@ -113,7 +115,7 @@ pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
             all => format!("all {all} workers that fetch it are quiet or stopping"),
         };
         (
-            Level::Critical,
+            Severity::Critical,
             format!("{}: {fetchers_text}", behind(queue)),
             misconfigured(&queue.name, &idle),
         )
@@ -147,7 +149,7 @@ fn misconfigured(name: &str, idle: &[&str]) -> String {
 }
 
 /// Finds queues that workers fetch without having taken a job for a while.
-pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     if facts.overview.workers == 0 && facts.overview.fetches_waiting == 0 {
         return Vec::new();
     }
@@ -159,13 +161,13 @@ pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
         };
         let remedy = "Check what they are busy with: a worker that lists other queues first fetches \
                     this one only when those are empty.";
-        let level = if is_late(queue) { Level::Critical } else { Level::Warning };
-        (level, format!("{}: {fetchers_text}", behind(queue)), remedy.to_owned())
+        let severity = if is_late(queue) { Severity::Critical } else { Severity::Warning };
+        (severity, format!("{}: {fetchers_text}", behind(queue)), remedy.to_owned())
     })
 }
 
 /// Finds queues with a higher arrival rate than completion rate.
-pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     each(facts, QueueCondition::Grows, |queue, _| {
         let growth = queue.pushed_per_second - queue.processed_per_second;
         let problem = format!(
@@ -180,19 +182,19 @@ pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
             let missing = rate(growth);
             let missing = missing.trim_end_matches("/s");
             format!(
-                "Give it more workers ({missing} more jobs per second would keep it level), or pause \
+                "Give it more workers ({missing} more jobs per second would keep it severity), or pause \
                  the clients that push to it."
             )
         } else {
             "No job was completed within a minute: check what its workers are busy with.".to_owned()
         };
-        let level = if is_late(queue) { Level::Critical } else { Level::Warning };
-        (level, problem, remedy)
+        let severity = if is_late(queue) { Severity::Critical } else { Severity::Warning };
+        (severity, problem, remedy)
     })
 }
 
 /// Finds queues with a high latency that do not grow.
-pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     each(facts, QueueCondition::Late, |queue, _| {
         let target = queue.target_latency_seconds;
         let target =
@@ -212,20 +214,19 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
             Some(_) => "No action needed. Add workers to drain the queue faster.",
             None => "Check what its workers are busy with.",
         };
-        (Level::Warning, problem, remedy.to_owned())
+        (Severity::Warning, problem, remedy.to_owned())
     })
 }
 
 /// Finds paused queues with jobs.
-pub(super) fn queue_is_paused(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_paused(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     let paused = facts.queues.iter().filter(|queue| queue.paused && queue.depth > 0);
-    let finding = |queue: &view::QueueView| Finding {
-        rule: "queue-paused",
-        level: Level::Warning,
-        problem: format!("Queue {} is paused with {}", queue.name, counted(queue.depth, "job")),
-        remedy: "Resume it once the reason for the pause is gone.".to_owned(),
-        link: link(queue),
-        jobs: queue.depth,
+    let finding = |queue: &view::QueueView| {
+        let problem =
+            format!("Queue {} is paused with {}", queue.name, counted(queue.depth, "job"));
+        let finding = Finding::new("queue-paused", Severity::Warning, subject(queue), problem)
+            .next(format!("weir jobs resume -- {}", shell::word(&queue.name)));
+        found(queue, finding, "Resume it once the reason for the pause is gone.")
     };
     paused.map(finding).collect()
 }

@@ -1,30 +1,36 @@
 //! Rules about realtime.
 
+use weir_advisor::{Finding, Severity, VerdictFinding};
 use weir_realtime::settings::{AppSettings, HubLimits};
 use weir_realtime::view::{AppView, LimitHit};
 use weir_settings::Setting;
 
-use super::finding::{Finding, Level};
-use crate::figures::{as_float, count, counted, duration, percent};
+use crate::figures::{self, as_float, count, counted, duration, percent};
 use crate::realtime::{RealtimeSnapshot, share};
 use crate::visible::visible;
 
 const CONNECTIONS: &str = "/connections";
 const APPS: &str = "/apps";
 const SWITCHES: &str = "/switches";
+const CLIENTS: &str = "clients of realtime";
 
 /// Limits that have rules of their own.
 const CORE_QUEUE: Setting = HubLimits::CORE_QUEUE_EVENTS_MAX;
 const APP_CONNECTIONS: Setting = AppSettings::CONNECTIONS_MAX;
 
 fn finding(
-    rule: &'static str,
-    level: Level,
+    (rule, severity): (&'static str, Severity),
+    subject: &str,
     problem: String,
     remedy: impl Into<String>,
-    link: &str,
-) -> Finding {
-    Finding { rule, level, problem, remedy: remedy.into(), link: link.to_owned(), jobs: 0 }
+    page: &str,
+) -> VerdictFinding {
+    VerdictFinding::new(Finding::new(rule, severity, subject, problem), remedy, page)
+}
+
+/// Says since when, in seconds before the sample.
+fn since(found: VerdictFinding, seconds: f64, source: &'static str) -> VerdictFinding {
+    found.map(|finding| finding.since(figures::seconds(seconds), source))
 }
 
 fn hits(realtime: &RealtimeSnapshot, limit: Setting) -> u64 {
@@ -33,7 +39,7 @@ fn hits(realtime: &RealtimeSnapshot, limit: Setting) -> u64 {
 }
 
 /// Finds cores whose queue is nearly full or rejects events.
-pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
+pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<VerdictFinding> {
     let rejected = hits(realtime, CORE_QUEUE);
     let busy = realtime.overview.cores.iter().zip(&realtime.trend.cores_busy_seconds).enumerate();
     let found = busy.filter_map(|(index, (core, seconds))| {
@@ -51,23 +57,26 @@ pub(super) fn core_is_behind(realtime: &RealtimeSnapshot) -> Vec<Finding> {
             "{rejections} Switch off events that can be spared (Switches), publish less, or give Weir \
              more cores (front.cores)."
         );
-        let level = if rejected > 0 { Level::Critical } else { Level::Warning };
-        Some(finding("core-behind", level, problem, remedy, CONNECTIONS))
+        let severity = if rejected > 0 { Severity::Critical } else { Severity::Warning };
+        let subject = format!("core {index}");
+        let found = finding(("core-behind", severity), &subject, problem, remedy, CONNECTIONS);
+        Some(since(found, (*seconds)?, "first sample with a queue that is nearly full"))
     });
-    let found: Vec<Finding> = found.collect();
+    let found: Vec<VerdictFinding> = found.collect();
     if found.is_empty() && rejected > 0 {
         let times = counted(rejected, "time");
         let problem =
             format!("Events were rejected {times} in the last ten minutes: a core was behind");
         let remedy = "The core has caught up. If it happens again, publish less at once or give Weir \
                     more cores (front.cores).";
-        return vec![finding("core-behind", Level::Warning, problem, remedy, CONNECTIONS)];
+        let rule = ("core-behind", Severity::Warning);
+        return vec![finding(rule, "cores", problem, remedy, CONNECTIONS)];
     }
     found
 }
 
 /// Finds events that do not reach clients because these are too slow.
-pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
+pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<VerdictFinding> {
     let mut found = Vec::new();
     if realtime.trend.dropped > 0 {
         let problem = format!(
@@ -77,14 +86,16 @@ pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
         );
         let remedy = "Send them less (Channels shows where they are slow), or raise \
                     client_queue_bytes_max of the app.";
-        found.push(finding("slow-clients", Level::Warning, problem, remedy, CONNECTIONS));
+        let rule = ("slow-clients", Severity::Warning);
+        found.push(finding(rule, CLIENTS, problem, remedy, CONNECTIONS));
     }
     if realtime.trend.closed_slow > 0 {
         let clients = counted(realtime.trend.closed_slow, "slow client");
         let problem = format!("{clients} closed in the last ten minutes, to reconnect and recover");
         let remedy = "A few are normal on bad networks. If there are many, send less, or set slow_clients \
                     of the app to conflate or drop_oldest.";
-        found.push(finding("slow-clients", Level::Notice, problem, remedy, CONNECTIONS));
+        let rule = ("slow-clients", Severity::Notice);
+        found.push(finding(rule, CLIENTS, problem, remedy, CONNECTIONS));
     }
     found
 }
@@ -93,7 +104,7 @@ pub(super) fn clients_are_slow(realtime: &RealtimeSnapshot) -> Vec<Finding> {
 const APP_SHARE: f64 = 0.9;
 
 /// Finds apps at or near their connection limit.
-pub(super) fn app_is_full(realtime: &RealtimeSnapshot) -> Vec<Finding> {
+pub(super) fn app_is_full(realtime: &RealtimeSnapshot) -> Vec<VerdictFinding> {
     let near = realtime.overview.apps.iter().filter(|app| {
         as_float(app.connections as u64) >= as_float(app.connections_max as u64) * APP_SHARE
             && app.connections > 0
@@ -101,9 +112,10 @@ pub(super) fn app_is_full(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     near.map(|app| app_finding(realtime, app)).collect()
 }
 
-fn app_finding(realtime: &RealtimeSnapshot, app: &AppView) -> Finding {
+fn app_finding(realtime: &RealtimeSnapshot, app: &AppView) -> VerdictFinding {
     let (id, max) = (visible(&app.id), count(app.connections_max as u64));
     let full = realtime.trend.apps_full_seconds.iter().find(|(full, _)| *full == app.id);
+    let subject = format!("realtime app {id}");
     let remedy = "Raise connections_max of the app, or find the clients that open so many.";
     let found = match full {
         Some((_, seconds)) => {
@@ -112,19 +124,22 @@ fn app_finding(realtime: &RealtimeSnapshot, app: &AppView) -> Finding {
                 format!("App {id} has had all its {max} connections for {}", duration(*seconds));
             let remedy =
                 format!("{rejected} rejected in the last ten minutes, of all apps. {remedy}");
-            finding("app-connections", Level::Critical, problem, remedy, CONNECTIONS)
+            let rule = ("app-connections", Severity::Critical);
+            let found = finding(rule, &subject, problem, remedy, CONNECTIONS);
+            since(found, *seconds, "first sample without a free connection")
         }
         None => {
             let open = count(app.connections as u64);
             let problem = format!("App {id} has {open} of at most {max} connections");
-            finding("app-connections", Level::Warning, problem, remedy, CONNECTIONS)
+            let rule = ("app-connections", Severity::Warning);
+            finding(rule, &subject, problem, remedy, CONNECTIONS)
         }
     };
-    Finding { jobs: app.connections as u64, ..found }
+    found.affecting(app.connections as u64)
 }
 
 /// Finds webhooks that the application's servers do not accept.
-pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<Finding> {
+pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<VerdictFinding> {
     let trend = &realtime.trend;
     let Some(seconds) = trend.webhooks_failing_seconds else { return Vec::new() };
     let waiting = counted(realtime.overview.webhooks.waiting, "event");
@@ -136,67 +151,63 @@ pub(super) fn webhooks_fail(realtime: &RealtimeSnapshot) -> Vec<Finding> {
     );
     let remedy = "The log names the receiver and why. Events are retried for \
                 realtime.webhooks.retry_for (5 min unless set) and then dropped.";
-    let level = if seconds >= 60.0 { Level::Critical } else { Level::Warning };
-    vec![finding("webhooks-fail", level, problem, remedy, APPS)]
+    let severity = if seconds >= 60.0 { Severity::Critical } else { Severity::Warning };
+    let found = finding(("webhooks-fail", severity), "webhooks", problem, remedy, APPS);
+    vec![since(found, seconds, "first of the samples with failed attempts")]
 }
 
 /// Finds limits that were reached within the last ten minutes.
-pub(super) fn realtime_limits_are_met(realtime: &RealtimeSnapshot) -> Vec<Finding> {
+pub(super) fn realtime_limits_are_met(realtime: &RealtimeSnapshot) -> Vec<VerdictFinding> {
     let has_own_rule =
         |hit: &&LimitHit| !CORE_QUEUE.is(&hit.limit) && !APP_CONNECTIONS.is(&hit.limit);
     realtime.trend.limits_hit.iter().filter(has_own_rule).map(limit_finding).collect()
 }
 
-fn limit_finding(hit: &LimitHit) -> Finding {
+fn limit_finding(hit: &LimitHit) -> VerdictFinding {
     let times = counted(hit.hits, "time");
     let known = match hit.limit.rsplit('.').next().unwrap_or_default() {
         name if name == HubLimits::SUBSCRIBES_PER_SECOND.name => Some((
-            Level::Notice,
+            Severity::Notice,
             "Subscriptions were delayed",
             "Many clients reconnect at once and are admitted one after the other. No action needed.",
         )),
         name if name == AppSettings::CLIENT_EVENTS_PER_SECOND.name => Some((
-            Level::Notice,
+            Severity::Notice,
             "Clients sent events faster than they may",
             "A client is in a loop, or needs a higher client_events_per_second of the app.",
         )),
         name if name == HubLimits::HISTORY_BYTES_MAX.name => Some((
-            Level::Warning,
+            Severity::Warning,
             "Channels lost their history for lack of memory",
             "Clients that reconnect must reload. Raise realtime.limits.history_bytes_max, or keep less history per channel (history of the app).",
         )),
         name if name == HubLimits::WATCHERS_MAX.name => Some((
-            Level::Notice,
+            Severity::Notice,
             "Live views were rejected",
             "Close some, or raise realtime.limits.watchers_max.",
         )),
         _ => None,
     };
-    let (level, problem, remedy) = match known {
-        Some((level, problem, remedy)) => {
-            (level, format!("{problem} ({times} in the last ten minutes)"), remedy.to_owned())
+    let (severity, problem, remedy) = match known {
+        Some((severity, problem, remedy)) => {
+            (severity, format!("{problem} ({times} in the last ten minutes)"), remedy.to_owned())
         }
         None => (
-            Level::Warning,
+            Severity::Warning,
             format!("The limit {} was reached {times} in the last ten minutes", hit.limit),
             format!("Find the clients that need so much, or raise {} in weir.toml.", hit.limit),
         ),
     };
-    finding("realtime-limit", level, problem, remedy, APPS)
+    finding(("realtime-limit", severity), &hit.limit, problem, remedy, APPS)
 }
 
 /// Reports switches that are off, as a reminder.
-pub(super) fn something_is_switched_off(realtime: &RealtimeSnapshot) -> Vec<Finding> {
+pub(super) fn something_is_switched_off(realtime: &RealtimeSnapshot) -> Vec<VerdictFinding> {
     let off = realtime.switches_off;
     if off == 0 {
         return Vec::new();
     }
     let problem = format!("Events are switched off by {}", counted(off as u64, "pattern"));
-    vec![finding(
-        "switched-off",
-        Level::Notice,
-        problem,
-        "Switch them on when the load is back to normal.",
-        SWITCHES,
-    )]
+    let remedy = "Switch them on when the load is back to normal.";
+    vec![finding(("switched-off", Severity::Notice), "switches", problem, remedy, SWITCHES)]
 }

@@ -61,7 +61,7 @@ fn healthy() -> Server {
     }
 }
 
-fn judged(change: impl FnOnce(&mut Server)) -> HealthVerdict {
+fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
     let mut server = healthy();
     change(&mut server);
     let jobs = JobFacts {
@@ -81,17 +81,20 @@ fn judged(change: impl FnOnce(&mut Server)) -> HealthVerdict {
 }
 
 #[track_caller]
-fn check(expected: &[(Level, &str)], change: impl FnOnce(&mut Server)) {
+fn check(expected: &[(Severity, &str)], change: impl FnOnce(&mut Server)) {
     let verdict = judged(change);
-    let found: Vec<(Level, &str)> =
-        verdict.findings.iter().map(|finding| (finding.level, finding.problem.as_str())).collect();
+    let found: Vec<(Severity, &str)> = verdict
+        .findings
+        .iter()
+        .map(|finding| (finding.finding.severity, finding.problem.as_str()))
+        .collect();
     assert_eq!(found, expected);
 }
 
 #[track_caller]
 fn check_calm(expected: &str, change: impl FnOnce(&mut Server)) {
     let verdict = judged(change);
-    assert_eq!((verdict.headline(), verdict.findings.len()), (expected, 0));
+    assert_eq!((verdict.headline.as_str(), verdict.findings.len()), (expected, 0));
 }
 
 /// Realtime with one core and one app, both half full.
@@ -108,7 +111,7 @@ fn calm_realtime() -> RealtimeSnapshot {
 }
 
 #[track_caller]
-fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut RealtimeSnapshot)) {
+fn check_realtime(expected: &[(Severity, &str)], change: impl FnOnce(&mut RealtimeSnapshot)) {
     check(expected, |server| {
         let mut reading = calm_realtime();
         change(&mut reading);
@@ -119,7 +122,7 @@ fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut RealtimeS
 #[test]
 fn absent_parts_produce_no_finding() {
     let alone = evaluate(&VerdictInput { jobs: None, realtime: None, front: None, observed: None });
-    assert_eq!(alone.headline(), "Only the console is served here");
+    assert_eq!(alone.headline, "Only the console is served here");
     let mut realtime = calm_realtime();
     let well = evaluate(&VerdictInput {
         jobs: None,
@@ -127,7 +130,7 @@ fn absent_parts_produce_no_finding() {
         front: None,
         observed: None,
     });
-    assert_eq!(well.headline(), "Realtime is well: 5 connections");
+    assert_eq!(well.headline, "Realtime is well: 5 connections");
     realtime.switches_off = 1;
     let switched_off = evaluate(&VerdictInput {
         jobs: None,
@@ -159,14 +162,14 @@ fn a_core_is_reported_before_and_while_it_rejects_events() {
         reading.trend.cores_busy_seconds = vec![Some(12.0)];
     };
     let problem = "Core 0 has 90 events to deliver: its queue has been nearly full (90 %) for 12 s";
-    check_realtime(&[(Level::Warning, problem)], busy);
+    check_realtime(&[(Severity::Warning, problem)], busy);
     let refused = || hit("realtime.limits.core_queue_events_max", 3);
-    check_realtime(&[(Level::Critical, problem)], |reading| {
+    check_realtime(&[(Severity::Critical, problem)], |reading| {
         busy(reading);
         reading.trend.limits_hit = vec![refused()];
     });
     let over = "Events were rejected 3 times in the last ten minutes: a core was behind";
-    check_realtime(&[(Level::Warning, over)], |reading| {
+    check_realtime(&[(Severity::Warning, over)], |reading| {
         reading.trend.limits_hit = vec![refused()];
     });
 }
@@ -174,18 +177,18 @@ fn a_core_is_reported_before_and_while_it_rejects_events() {
 #[test]
 fn slow_clients_are_reported() {
     let dropped = "7 events dropped for slow clients in the last minute; 2 clients behind";
-    check_realtime(&[(Level::Warning, dropped)], |reading| reading.trend.dropped = 7);
+    check_realtime(&[(Severity::Warning, dropped)], |reading| reading.trend.dropped = 7);
     let closed = "1 slow client closed in the last ten minutes, to reconnect and recover";
-    check_realtime(&[(Level::Notice, closed)], |reading| reading.trend.closed_slow = 1);
+    check_realtime(&[(Severity::Notice, closed)], |reading| reading.trend.closed_slow = 1);
 }
 
 #[test]
 fn an_app_near_its_connection_limit_is_reported() {
-    check_realtime(&[(Level::Warning, "App 1 has 9 of at most 10 connections")], |reading| {
+    check_realtime(&[(Severity::Warning, "App 1 has 9 of at most 10 connections")], |reading| {
         reading.overview.apps[0].connections = 9;
     });
     let full = "App 1 has had all its 10 connections for 1 min 5 s";
-    check_realtime(&[(Level::Critical, full)], |reading| {
+    check_realtime(&[(Severity::Critical, full)], |reading| {
         reading.overview.apps[0].connections = 10;
         reading.trend.apps_full_seconds = vec![("1".into(), 65.0)];
         reading.trend.limits_hit = vec![hit("realtime.apps.connections_max", 4)];
@@ -194,13 +197,13 @@ fn an_app_near_its_connection_limit_is_reported() {
 
 #[test]
 fn failing_webhooks_become_critical() {
-    for (seconds, level, time) in
-        [(5.0, Level::Warning, "5.0 s"), (90.0, Level::Critical, "1 min 30 s")]
+    for (seconds, severity, time) in
+        [(5.0, Severity::Warning, "5.0 s"), (90.0, Severity::Critical, "1 min 30 s")]
     {
         let problem = format!(
             "Webhooks have failed for {time}: 3 of 4 attempts in the last minute, 1 event waiting"
         );
-        check_realtime(&[(level, &problem)], |reading| {
+        check_realtime(&[(severity, &problem)], |reading| {
             reading.trend.webhooks_failing_seconds = Some(seconds);
             (reading.trend.webhook_failures, reading.trend.webhook_attempts) = (3, 4);
             reading.overview.webhooks.waiting = 1;
@@ -212,7 +215,7 @@ fn failing_webhooks_become_critical() {
 fn reached_limits_of_realtime_are_explained() {
     let waited = "Subscriptions were delayed (2 times in the last ten minutes)";
     let other = "The limit realtime.limits.channels_max was reached 1 time in the last ten minutes";
-    check_realtime(&[(Level::Warning, other), (Level::Notice, waited)], |reading| {
+    check_realtime(&[(Severity::Warning, other), (Severity::Notice, waited)], |reading| {
         reading.trend.limits_hit = vec![
             hit("realtime.limits.subscribes_per_second", 2),
             hit("realtime.limits.channels_max", 1),
@@ -222,7 +225,7 @@ fn reached_limits_of_realtime_are_explained() {
 
 #[test]
 fn active_switches_are_reported() {
-    check_realtime(&[(Level::Notice, "Events are switched off by 2 patterns")], |reading| {
+    check_realtime(&[(Severity::Notice, "Events are switched off by 2 patterns")], |reading| {
         reading.switches_off = 2;
     });
 }
@@ -264,8 +267,8 @@ fn a_queue_without_fetching_workers_is_reported() {
         asking(server, &["default"]);
     };
     let line = "Queue pull is 200,000 jobs behind and grows by 120/s: no worker fetches it";
-    check(&[(Level::Critical, line)], unserved);
-    check(&[(Level::Critical, "Queue pull is 1 job behind: no worker fetches it")], |server| {
+    check(&[(Severity::Critical, line)], unserved);
+    check(&[(Severity::Critical, "Queue pull is 1 job behind: no worker fetches it")], |server| {
         unserved(server);
         (server.queues[1].depth, server.queues[1].pushed_per_second) = (1, 0.0);
     });
@@ -275,7 +278,7 @@ fn a_queue_without_fetching_workers_is_reported() {
     });
     let left = "Queue pull is 200,000 jobs behind and grows by 120/s: the only worker that \
                 fetches it is quiet or stopping";
-    check(&[(Level::Critical, left)], |server| {
+    check(&[(Severity::Critical, left)], |server| {
         stuck(server);
         let mut other = server.workers[0].clone();
         (other.wid, other.queues) = ("w2".into(), vec!["default".into()]);
@@ -307,9 +310,12 @@ fn a_misspelt_queue_name_is_suggested() {
 fn a_queue_that_workers_pass_over_is_reported() {
     let line = "Queue pull is 200,000 jobs behind and grows by 120/s: the only worker that fetches \
                 it takes no jobs";
-    check(&[(Level::Critical, line)], stuck);
+    check(&[(Severity::Critical, line)], stuck);
     check(
-        &[(Level::Warning, "Queue pull is 9 jobs behind: 2 workers fetch it and none takes jobs")],
+        &[(
+            Severity::Warning,
+            "Queue pull is 9 jobs behind: 2 workers fetch it and none takes jobs",
+        )],
         |server| {
             stuck(server);
             let pull = &mut server.queues[1];
@@ -319,7 +325,7 @@ fn a_queue_that_workers_pass_over_is_reported() {
     );
     let unknown =
         "Queue pull is 200,000 jobs behind and grows by 120/s: no worker takes jobs from it";
-    check(&[(Level::Critical, unknown)], |server| {
+    check(&[(Severity::Critical, unknown)], |server| {
         stuck(server);
         asking(server, &["default"]);
         // It asks for more than is known: it may well ask for this one.
@@ -334,7 +340,7 @@ fn workers_that_are_all_stopping_are_reported() {
         server.overview.latency_seconds_max = 31.0;
     };
     let line = "No worker takes jobs and 6 jobs wait: 1 worker is quiet or stopping";
-    check(&[(Level::Critical, line)], leaving);
+    check(&[(Severity::Critical, line)], leaving);
     check(&[], |server| {
         leaving(server);
         server.overview.latency_seconds_max = 29.0;
@@ -355,7 +361,7 @@ fn jobs_without_any_worker_are_reported() {
             (queue.working, queue.processed_per_second, queue.latency_seconds) = (0, 0.0, 90.0);
         }
     };
-    check(&[(Level::Critical, "No worker is connected and 6 jobs wait")], alone);
+    check(&[(Severity::Critical, "No worker is connected and 6 jobs wait")], alone);
     check(&[], |server| {
         alone(server);
         server.queues.iter_mut().for_each(|queue| queue.depth = 0);
@@ -370,7 +376,7 @@ fn a_growing_queue_is_reported() {
     };
     let line =
         "Queue pull is 7,000 jobs behind and grows by 60.0/s: 100/s arrive, 40.0/s are completed";
-    check(&[(Level::Warning, line)], grows);
+    check(&[(Severity::Warning, line)], grows);
     let idle = judged(|server| {
         grows(server);
         server.queues[1].processed_per_second = 0.0;
@@ -378,7 +384,7 @@ fn a_growing_queue_is_reported() {
     assert!(
         idle.worst().expect("a finding").remedy.starts_with("No job was completed within a minute")
     );
-    check(&[(Level::Critical, line)], |server| {
+    check(&[(Severity::Critical, line)], |server| {
         grows(server);
         server.queues[1].target_latency_seconds = Some(10.0);
         server.queues[1].latency_seconds = 11.0;
@@ -406,16 +412,16 @@ fn a_late_queue_is_reported() {
         (pull.processed_per_second, pull.drain_seconds) = (50.0, Some(267.0));
     };
     let line = "Queue pull has a latency of 12 min 34 s with 12,000 jobs, drains in 4 min 27 s at the present rate";
-    check(&[(Level::Warning, line)], late);
+    check(&[(Severity::Warning, line)], late);
     let line = "Queue pull has a latency of 12 min 34 s (target 5.0 s) with 12,000 jobs and does not shrink";
-    check(&[(Level::Warning, line)], |server| {
+    check(&[(Severity::Warning, line)], |server| {
         late(server);
         server.queues[1].target_latency_seconds = Some(5.0);
         server.queues[1].drain_seconds = None;
     });
     check(
         &[(
-            Level::Warning,
+            Severity::Warning,
             "Queue pull has a latency of 12 min 34 s with 12,000 jobs and no job is completed",
         )],
         |server| {
@@ -433,7 +439,7 @@ fn a_paused_queue_is_reported_only_with_jobs() {
         let pull = &mut server.queues[1];
         (pull.paused, pull.depth, pull.latency_seconds, pull.working) = (true, 40, 9_000.0, 0);
     };
-    check(&[(Level::Warning, "Queue pull is paused with 40 jobs")], paused);
+    check(&[(Severity::Warning, "Queue pull is paused with 40 jobs")], paused);
     check(&[], |server| {
         paused(server);
         server.queues[1].depth = 0;
@@ -449,19 +455,19 @@ fn storage_that_accepts_no_jobs_is_reported() {
         ("unavailable", "The job store can't be reached: EIO"),
     ];
     for (state, line) in lines {
-        check(&[(Level::Critical, line)], |server| {
+        check(&[(Severity::Critical, line)], |server| {
             server.overview.log.state = state.into();
             server.overview.log.problem = Some("EIO".into());
         });
     }
-    check(&[(Level::Critical, "The job store is damaged: 1 place")], |server| {
+    check(&[(Severity::Critical, "The job store is damaged: 1 place")], |server| {
         server.overview.log.damages = 1;
     });
-    check(&[(Level::Warning, "1 node of the job store stopped reporting")], |server| {
+    check(&[(Severity::Warning, "1 node of the job store stopped reporting")], |server| {
         let node = |state: &str| view::NodeView { state: state.to_owned(), ..Default::default() };
         server.overview.log.nodes = ["up", "away", "stopped"].map(node).to_vec();
     });
-    check(&[(Level::Notice, "Charts are kept in memory only: no space")], |server| {
+    check(&[(Severity::Notice, "Charts are kept in memory only: no space")], |server| {
         server.trend.history_problem = Some("no space".into());
     });
 }
@@ -469,25 +475,28 @@ fn storage_that_accepts_no_jobs_is_reported() {
 #[test]
 fn failures_and_limits_are_reported() {
     let line = "Retries are rising: 400 jobs waiting for a retry, 300 more than ten minutes ago";
-    check(&[(Level::Warning, line)], |server| {
+    check(&[(Severity::Warning, line)], |server| {
         (server.overview.retries, server.trend.retries_before) = (400, Some(100.0));
     });
     check(&[], |server| {
         (server.overview.retries, server.trend.retries_before) = (40, Some(1.0));
     });
-    check(&[(Level::Warning, "40 % of the jobs fail, 4.0/s")], |server| {
+    check(&[(Severity::Warning, "40 % of the jobs fail, 4.0/s")], |server| {
         server.trend.failed_per_second = 4.0;
     });
-    check(&[(Level::Warning, "The dead set holds 950,000 of at most 1,000,000 jobs")], |server| {
-        server.overview.dead = 950_000;
-    });
+    check(
+        &[(Severity::Warning, "The dead set holds 950,000 of at most 1,000,000 jobs")],
+        |server| {
+            server.overview.dead = 950_000;
+        },
+    );
     let hit = |limit: &str, hits| vec![view::LimitHit { limit: limit.into(), hits }];
     let line = "A worker stopped sending heartbeats (1 time in the last ten minutes)";
-    check(&[(Level::Notice, line)], |server| {
+    check(&[(Severity::Notice, line)], |server| {
         server.trend.limits_hit = hit("heartbeat_timeout", 1);
     });
     let line = "The limit connections_max was reached 3 times in the last ten minutes";
-    check(&[(Level::Warning, line)], |server| {
+    check(&[(Severity::Warning, line)], |server| {
         server.trend.limits_hit = hit("connections_max", 3);
     });
 }
@@ -505,7 +514,7 @@ fn calm_app() -> front::FrontApp {
 }
 
 #[track_caller]
-fn check_front(expected: &[(Level, &str)], change: impl FnOnce(&mut front::FrontApp)) {
+fn check_front(expected: &[(Severity, &str)], change: impl FnOnce(&mut front::FrontApp)) {
     let mut app = calm_app();
     change(&mut app);
     let reading = front::FrontSnapshot { apps: vec![app], ..front::FrontSnapshot::default() };
@@ -515,41 +524,44 @@ fn check_front(expected: &[(Level, &str)], change: impl FnOnce(&mut front::Front
         front: Some(&reading),
         observed: None,
     });
-    let found: Vec<(Level, &str)> =
-        verdict.findings.iter().map(|finding| (finding.level, finding.problem.as_str())).collect();
+    let found: Vec<(Severity, &str)> = verdict
+        .findings
+        .iter()
+        .map(|finding| (finding.finding.severity, finding.problem.as_str()))
+        .collect();
     assert_eq!(found, expected);
 }
 
 #[test]
 fn problems_of_apps_are_reported() {
     check_front(&[], |_| {});
-    check_front(&[(Level::Critical, "No worker serves shop: 3 requests wait")], |app| {
+    check_front(&[(Severity::Critical, "No worker serves shop: 3 requests wait")], |app| {
         app.workers[0].state = "unreachable".into();
         app.requests_waiting = 3;
     });
     check_front(&[], |app| app.workers[0].state = "starting".into());
     check_front(&[], |app| app.workers[0].state = "running".into());
-    check_front(&[(Level::Critical, "No worker of shop runs")], |app| {
+    check_front(&[(Severity::Critical, "No worker of shop runs")], |app| {
         app.runs_jobs = true;
         app.workers[0].state = "waiting".into();
     });
-    check_front(&[(Level::Critical, "1 worker of shop can't be started")], |app| {
+    check_front(&[(Severity::Critical, "1 worker of shop can't be started")], |app| {
         app.workers
             .push(front::FrontWorker { state: "failed".into(), ..front::FrontWorker::default() });
     });
     let line = "shop is overloaded: 1 request waits, 0 requests rejected in a minute";
-    check_front(&[(Level::Warning, line)], |app| {
+    check_front(&[(Severity::Warning, line)], |app| {
         app.is_overloaded = true;
         app.requests_waiting = 1;
     });
-    check_front(&[(Level::Warning, "shop is in maintenance: no requests are served")], |app| {
+    check_front(&[(Severity::Warning, "shop is in maintenance: no requests are served")], |app| {
         app.is_in_maintenance = true;
     });
     let line = "shop sheds some requests: queue ingress, mailers is behind";
-    check_front(&[(Level::Warning, line)], |app| {
+    check_front(&[(Severity::Warning, line)], |app| {
         app.shedding = vec!["ingress".into(), "mailers".into()];
     });
-    check_front(&[(Level::Warning, "shop is paused: 0 requests wait")], |app| {
+    check_front(&[(Severity::Warning, "shop is paused: 0 requests wait")], |app| {
         app.is_paused = true;
         app.is_overloaded = true;
     });
@@ -583,13 +595,13 @@ fn evictions_and_rejections_within_a_minute_are_reported() {
         front: Some(&healthy_headline),
         observed: None,
     });
-    assert_eq!(verdict.headline(), "The front is well: 1 worker");
+    assert_eq!(verdict.headline.as_str(), "The front is well: 1 worker");
 }
 
 #[test]
 fn a_silent_worker_with_jobs_in_progress_is_reported() {
     let line = "Worker w1 on box has sent no heartbeat for 40 s with 2 jobs in progress";
-    check(&[(Level::Warning, line)], |server| server.workers[0].last_beat_at = 960.0);
+    check(&[(Severity::Warning, line)], |server| server.workers[0].last_beat_at = 960.0);
     check(&[], |server| {
         (server.workers[0].last_beat_at, server.workers[0].busy) = (960.0, 0);
     });
@@ -604,9 +616,9 @@ fn findings_are_ordered_by_severity_and_notices_do_not_change_the_verdict() {
         server.overview.log.state = "full".into();
         server.trend.history_problem = Some("no space".into());
     });
-    assert_eq!(verdict.headline(), "The disk is full: nothing can be written");
+    assert_eq!(verdict.headline.as_str(), "The disk is full: nothing can be written");
     let levels: Vec<u64> = verdict.others().iter().map(|finding| finding.jobs).collect();
     assert_eq!(levels, [99, 3, 0]);
     let verdict = judged(|server| server.trend.history_problem = Some("no space".into()));
-    assert_eq!((verdict.class(), verdict.others().len()), ("calm", 1));
+    assert_eq!((verdict.severity, verdict.others().len()), (None, 1));
 }

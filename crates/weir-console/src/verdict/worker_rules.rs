@@ -1,15 +1,15 @@
 //! Rules about workers.
 
+use weir_advisor::{Finding, Severity, VerdictFinding};
 use weir_jobs::view;
 
-use super::finding::{Finding, Level};
 use super::job_facts::JobFacts;
-use super::queue_rules::UNSERVED_SECONDS;
-use crate::figures::{counted, duration};
+use super::queue_rules::{OLDEST_JOB, UNSERVED_SECONDS};
+use crate::figures::{counted, duration, seconds};
 use crate::visible::visible;
 
 /// Finds waiting jobs without any connected worker process.
-pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     let overview = facts.overview;
     let is_served = overview.workers > 0 || overview.working > 0 || overview.fetches_waiting > 0;
     let is_moving = facts.trend.processed_per_second > 0.0;
@@ -17,14 +17,11 @@ pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<Finding> {
     if is_served || is_moving || waiting == 0 {
         return Vec::new();
     }
-    vec![Finding {
-        rule: "no-worker",
-        level: Level::Critical,
-        problem: format!("No worker is connected and {}", waits(waiting)),
-        remedy: format!("Start your workers and point them at {}.", facts.jobs_url),
-        link: "/workers".to_owned(),
-        jobs: waiting,
-    }]
+    let problem = format!("No worker is connected and {}", waits(waiting));
+    let finding = Finding::new("no-worker", Severity::Critical, "workers", problem)
+        .since(seconds(facts.overview.latency_seconds_max), OLDEST_JOB);
+    let remedy = format!("Start your workers and point them at {}.", facts.jobs_url);
+    vec![VerdictFinding::new(finding, remedy, "/workers").affecting(waiting)]
 }
 
 fn waits(jobs: u64) -> String {
@@ -32,54 +29,51 @@ fn waits(jobs: u64) -> String {
 }
 
 /// Finds workers that are all quiet or stopping.
-pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
     let is_long = facts.overview.latency_seconds_max >= UNSERVED_SECONDS;
     if !facts.are_all_workers_leaving() || waiting == 0 || !is_long {
         return Vec::new();
     }
-    vec![Finding {
-        rule: "workers-leaving",
-        level: Level::Critical,
-        problem: format!(
-            "No worker takes jobs and {}: {} {} quiet or stopping",
-            waits(waiting),
-            counted(facts.workers.len() as u64, "worker"),
-            if facts.workers.len() == 1 { "is" } else { "are" },
-        ),
-        remedy: "Start new workers, or restart these: a quiet worker stays quiet until it stops."
-            .to_owned(),
-        link: "/workers".to_owned(),
-        jobs: waiting,
-    }]
+    let problem = format!(
+        "No worker takes jobs and {}: {} {} quiet or stopping",
+        waits(waiting),
+        counted(facts.workers.len() as u64, "worker"),
+        if facts.workers.len() == 1 { "is" } else { "are" },
+    );
+    let finding = Finding::new("workers-leaving", Severity::Critical, "workers", problem)
+        .since(seconds(facts.overview.latency_seconds_max), OLDEST_JOB);
+    let remedy = "Start new workers, or restart these: a quiet worker stays quiet until it stops.";
+    vec![VerdictFinding::new(finding, remedy, "/workers").affecting(waiting)]
 }
 
 /// Clients send a heartbeat every 15 s by the protocol; two missing ones are reported.
 pub(crate) const SILENT_SECONDS: f64 = 32.0;
 
 /// Finds workers with jobs that send no heartbeats.
-pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<Finding> {
+pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     let gone_after = facts.limits.heartbeat_timeout.as_secs_f64();
     let find = |worker: &view::JobWorkerView| {
         let silence = facts.overview.now - worker.last_beat_at;
-        (silence >= SILENT_SECONDS && worker.busy > 0).then(|| Finding {
-            rule: "silent-worker",
-            level: Level::Warning,
-            problem: format!(
-                "Worker {} on {} has sent no heartbeat for {} with {} in progress",
-                visible(&worker.wid),
-                visible(&worker.hostname),
-                duration(silence),
-                counted(worker.busy, "job"),
-            ),
-            remedy: format!(
-                "Check its process {}. After {} without a heartbeat its jobs return to their queues.",
-                worker.pid,
-                duration(gone_after)
-            ),
-            link: "/workers".to_owned(),
-            jobs: worker.busy,
-        })
+        if silence < SILENT_SECONDS || worker.busy == 0 {
+            return None;
+        }
+        let wid = visible(&worker.wid);
+        let problem = format!(
+            "Worker {wid} on {} has sent no heartbeat for {} with {} in progress",
+            visible(&worker.hostname),
+            duration(silence),
+            counted(worker.busy, "job"),
+        );
+        let subject = format!("worker {wid}");
+        let finding = Finding::new("silent-worker", Severity::Warning, subject, problem)
+            .since(seconds(silence), "its last heartbeat");
+        let remedy = format!(
+            "Check its process {}. After {} without a heartbeat its jobs return to their queues.",
+            worker.pid,
+            duration(gone_after)
+        );
+        Some(VerdictFinding::new(finding, remedy, "/workers").affecting(worker.busy))
     };
     facts.workers.iter().filter_map(find).collect()
 }

@@ -27,8 +27,8 @@ pub(crate) async fn sample(redis: &RedisServer) -> (Observation, Advice) {
     (observation, advice)
 }
 
-pub(crate) fn rules(advice: &Advice) -> Vec<&'static str> {
-    advice.findings.iter().map(|finding| finding.rule).collect()
+pub(crate) fn rules(advice: &Advice) -> Vec<&str> {
+    advice.findings.iter().map(|finding| &*finding.rule).collect()
 }
 
 /// Seconds by Redis' clock.
@@ -96,7 +96,7 @@ async fn mail_behind_pushes_starves_and_the_backlog_is_counted() {
     push(&redis, "mailers", 10, 900.0).await;
     let (_, advice) = sample(&redis).await;
     assert_eq!(rules(&advice), ["starving-queue", "backlog", "backlog-made-of"]);
-    assert_eq!(advice.findings[1].next.as_deref(), Some("weir sidekiq set-aside push"));
+    assert_eq!(advice.findings[1].next_step(), Some("weir sidekiq set-aside push"));
     assert!(advice.findings[2].evidence.contains("100 % are for far.example"));
 }
 
@@ -120,9 +120,9 @@ async fn long_jobs_that_hold_all_threads_are_told_in_a_window_that_is_shorter_th
     assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Warning, "queue critical"));
     let expected = "jobs of imports hold all 5 threads that serve it, the oldest for ";
     assert!(finding.evidence.contains(expected), "{finding:?}");
-    let line = &finding.change.as_ref().unwrap().line;
+    let line = &finding.line_change().unwrap().line;
     assert_eq!(line, "bundle exec sidekiq -c 5 -q critical");
-    assert_eq!(advice.findings[1].next.as_deref(), Some("weir plan"), "no set-aside");
+    assert_eq!(advice.findings[1].next_step(), Some("weir plan"), "no set-aside");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_user_without_rights_gives_unknown_with_the_rule_that_is_missing() {
         .findings
         .iter()
         .map(|finding| {
-            let change = finding.change.as_ref().unwrap();
+            let change = finding.line_change().unwrap();
             (finding.severity, finding.subject.as_str(), change.line.as_str())
         })
         .collect();

@@ -19,7 +19,7 @@ async fn another_database_names_the_one_with_the_keys() {
     assert_eq!(finding.severity, Severity::Warning, "silence would be health");
     let expected = "there are no Sidekiq keys: database 1 is empty; database 0 has 4 keys";
     assert_eq!(finding.evidence, expected);
-    assert_eq!(finding.change.as_ref().unwrap().line, "/0");
+    assert_eq!(finding.line_change().unwrap().line, "/0");
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn processes_in_another_database_are_told_with_its_number() {
     let finding = &advice.findings[0];
     let expected = "3 jobs wait and no Sidekiq process has a heartbeat in database 0; database 1 of \
                     the same Redis has 1 live process";
-    assert_eq!((finding.evidence.as_str(), &finding.next), (expected, &None));
+    assert_eq!((finding.evidence.as_str(), finding.next_step()), (expected, None));
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_namespace_is_found_among_many_other_keys() {
     assert_eq!(rules(&advice), ["no-sidekiq"]);
     let finding = &advice.findings[0];
     assert!(finding.evidence.ends_with("there are keys of one under \"shop:\""), "{finding:?}");
-    assert!(finding.next.as_ref().unwrap().ends_with(" SMEMBERS shop:queues"), "{finding:?}");
+    assert!(finding.next_step().unwrap().ends_with(" SMEMBERS shop:queues"), "{finding:?}");
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ fn of<'a>(advice: &'a Advice, rule: &str) -> Option<&'a Finding> {
 
 fn line(advice: &Advice, rule: &str) -> String {
     let finding = of(advice, rule).unwrap_or_else(|| panic!("{rule}: {:?}", advice.findings));
-    finding.change.clone().unwrap().line
+    finding.line_change().unwrap().line.clone()
 }
 
 /// Clients of the pooler with a transaction open: each has a connection to itself.
@@ -149,7 +149,7 @@ async fn one_that_takes_no_more_clients_is_told_with_what_to_raise() {
     let (_, advice) = sample(&pooler.url("shop"), Some(20)).await;
     let finding = of(&advice, "unreachable").unwrap();
     assert!(finding.evidence.contains("no more connections allowed"), "{finding:?}");
-    let next = finding.next.as_ref().unwrap();
+    let next = finding.next_step().unwrap();
     assert!(next.starts_with("raise max_client_conn in PgBouncer's settings"), "{next}");
     drop(client);
 }
@@ -170,14 +170,14 @@ async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() 
 
     // Who comes the same way waits as well: that is said once, and at once.
     let (observation, advice) = sample(&pooler.url("shop"), Some(2)).await;
-    let rules: Vec<_> = advice.findings.iter().map(|finding| finding.rule).collect();
+    let rules: Vec<_> = advice.findings.iter().map(|finding| &*finding.rule).collect();
     assert_eq!(rules, ["unreachable"], "{:?}", advice.findings);
     let missing = observation.postgres.missing().unwrap();
     assert!(missing.reason.starts_with("it accepts clients but sends no response"), "{missing:?}");
     assert!(missing.remedy.as_ref().unwrap().contains("SHOW POOLS"), "{missing:?}");
 
     let finding = of(&seen, "busy-pooler").unwrap();
-    assert_eq!(finding.change, None, "open transactions hold them");
+    assert_eq!(finding.line_change(), None, "open transactions hold them");
     assert!(finding.consequence.starts_with("The application holds them"), "{finding:?}");
     pooler.reload("default_pool_size = 4");
     waiting.say("COMMIT");
@@ -213,7 +213,8 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
             break;
         }
     }
-    let Finding { subject, evidence, consequence, change, .. } = told.unwrap();
+    let told = told.unwrap();
+    let Finding { subject, evidence, consequence, .. } = &told;
     assert_eq!(subject, "pool postgres/shop of pgbouncer");
     assert!(
         evidence.starts_with("2 clients wait for a connection, the longest for "),
@@ -226,10 +227,10 @@ async fn who_waits_at_it_it_says_itself_and_a_larger_pool_ends_that() {
 
     // Who looks through it waits as well, and is told why all the same.
     let (_, advice) = sample_both(&pooler.url("shop"), None, Some(&console)).await;
-    let rules: Vec<_> = advice.findings.iter().map(|finding| finding.rule).collect();
+    let rules: Vec<_> = advice.findings.iter().map(|finding| &*finding.rule).collect();
     assert_eq!(rules, ["unreachable", "busy-pooler"], "{:?}", advice.findings);
 
-    assert_eq!(change, None, "open transactions hold them");
+    assert_eq!(told.line_change(), None, "open transactions hold them");
     pooler.reload(&pool_of(4));
     waiting.iter_mut().for_each(|client| client.say("COMMIT"));
     let (observation, advice) = sample_both(&url, None, Some(&console)).await;
@@ -255,6 +256,6 @@ async fn who_may_not_ask_it_is_told_the_line() {
     let (_, advice) =
         sample_both(&server.url("postgres"), None, Some(&pooler.console("nobody"))).await;
     let finding = of(&advice, "unreachable").unwrap();
-    let next = finding.next.as_deref().unwrap_or_default();
+    let next = finding.next_step().unwrap_or_default();
     assert!(next.contains("nobody must be in PgBouncer's auth_file"), "{finding:?}");
 }

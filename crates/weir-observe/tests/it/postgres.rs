@@ -42,8 +42,8 @@ pub(crate) async fn sample(server: &PostgresServer, user: &str) -> (DatabaseObse
     (observation.postgres.known().unwrap().clone(), advice)
 }
 
-pub(crate) fn rules(advice: &Advice) -> Vec<&'static str> {
-    advice.findings.iter().map(|finding| finding.rule).collect()
+pub(crate) fn rules(advice: &Advice) -> Vec<&str> {
+    advice.findings.iter().map(|finding| &*finding.rule).collect()
 }
 
 /// What PgTune has for half a gigabyte.
@@ -62,7 +62,7 @@ async fn a_tuned_one_gives_none_and_a_stock_one_is_said_to_be_so() {
     let stock = PostgresSource { memory_bytes: Some(8 * GIB), ..source(&server.url("postgres")) };
     let (_, advice) = sample_at(stock).await;
     assert_eq!(rules(&advice), ["untuned-database", "untuned-database"]);
-    let line = &advice.findings[0].change.as_ref().unwrap().line;
+    let line = &advice.findings[0].line_change().unwrap().line;
     assert_eq!(line, "-c shared_buffers=2GB", "it was started with another value");
 
     let here = PostgresSource { memory_bytes: None, ..source(&server.url("postgres")) };
@@ -163,7 +163,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     assert_eq!(started, ("command line".to_owned(), String::new()));
     let line = |subject: &str| {
         let finding = advice.findings.iter().find(|it| it.subject == subject);
-        finding.and_then(|it| it.change.clone()).map(|it| it.line)
+        finding.and_then(|it| it.line_change().cloned()).map(|it| it.line)
     };
     let work_mem = line("work_mem").unwrap();
     assert!(work_mem.starts_with("ALTER SYSTEM SET work_mem = '"), "{work_mem}");
@@ -186,7 +186,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
 pub(crate) fn obey(server: &PostgresServer, advice: &Advice, subject: &str) -> String {
     let finding = advice.findings.iter().find(|it| it.subject == subject);
     let finding = finding.unwrap_or_else(|| panic!("{subject}: {:?}", advice.findings));
-    let line = finding.change.clone().unwrap().line;
+    let line = finding.line_change().unwrap().line.clone();
     server.run(&line);
     line
 }
@@ -251,10 +251,10 @@ async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_i
 fn raise_limit(server: &PostgresServer, advice: &Advice, subject: &str, line: &str, number: u32) {
     let finding = advice.findings.iter().find(|it| it.subject == subject).unwrap();
     // The number is the operator's to choose: nothing that can be run as it is.
-    assert_eq!(finding.change, None);
+    assert_eq!(finding.line_change(), None);
     let (_, shown) = finding.consequence.rsplit_once("As a superuser: ").unwrap();
     assert_eq!(shown, line);
-    let (_, statement) = finding.next.as_deref().unwrap().split_once(" -c ").unwrap();
+    let (_, statement) = finding.next_step().unwrap().split_once(" -c ").unwrap();
     server.run(statement.trim_matches('\''));
     server.run(&line.replace("NUMBER", &number.to_string()));
 }
@@ -268,7 +268,7 @@ async fn a_role_without_rights_gives_unknown_until_it_has_them() {
     assert_eq!(postgres.connections.known().unwrap().in_state(SessionState::Hidden), 1);
     assert_eq!(rules(&advice), ["unseen"]);
     assert_eq!(advice.findings[0].severity, Severity::Unknown);
-    let line = &advice.findings[0].change.as_ref().unwrap().line;
+    let line = &advice.findings[0].line_change().unwrap().line;
     assert_eq!(line, r#"GRANT pg_monitor TO "weir";"#);
 
     server.run("GRANT pg_monitor TO weir");

@@ -49,7 +49,7 @@ async fn the_last_connection_is_told_with_the_setting() {
         let finding = &advice.findings[0];
         assert_eq!(finding.severity, Severity::Critical);
         assert!(finding.evidence.contains("max number of clients reached"), "{finding:?}");
-        let next = finding.next.as_ref().unwrap();
+        let next = finding.next_step().unwrap();
         assert!(next.contains(&format!("-p {} CONFIG GET maxclients", redis.port)), "{next}");
     }
 }
@@ -64,7 +64,7 @@ async fn a_script_that_does_not_end_is_told_with_what_ends_it() {
         let _: Result<(), _> = script;
     });
     let advice = sample_until(&redis, "redis-refuses").await;
-    let next = advice.findings[0].next.clone().unwrap();
+    let next = advice.findings[0].next_step().map(str::to_owned).unwrap();
     assert_eq!(next, format!("redis-cli -h 127.0.0.1 -p {} SCRIPT KILL", redis.port));
     // What it says ends it.
     redis.run(&[&["SCRIPT", "KILL"]]);
@@ -87,7 +87,7 @@ async fn a_redis_without_its_folder_is_told_with_how_to_save_the_jobs() {
     assert_eq!(finding.severity, Severity::Critical);
     assert!(finding.evidence.starts_with("its folder (dir) was removed"), "{finding:?}");
     let kept = tempfile::tempdir().unwrap();
-    let command = finding.next.as_ref().unwrap();
+    let command = finding.next_step().unwrap();
     let command = format!("unset REDISCLI_AUTH; cd {} && {command}", kept.path().display());
     let (ended, printed) = pasted(&command, "");
     assert_eq!(ended, Some(0), "{printed}");
@@ -116,7 +116,7 @@ async fn a_redis_that_loads_is_told_with_how_to_wait() {
     let advice = sample_until(&redis, "redis-refuses").await;
     let finding = &advice.findings[0];
     assert!(finding.evidence.contains("LOADING"), "{finding:?}");
-    let next = finding.next.as_ref().unwrap();
+    let next = finding.next_step().unwrap();
     assert!(next.contains(&format!("-p {} INFO persistence", redis.port)), "{next}");
     let (ended, _) = pasted(&format!("timeout 1 sh -c '{next}'"), "");
     assert_eq!(ended, Some(124), "it waits: {next}");
@@ -158,7 +158,7 @@ async fn behind_sentinels_what_comes_next_is_done_at_the_master_that_was_seen() 
     let endpoint = RedisEndpoint::parse(&url).unwrap();
     let advice = sample_at(&endpoint).await;
     assert_eq!(rules(&advice), ["redis-persistence"]);
-    let next = advice.findings[0].next.clone().unwrap();
+    let next = advice.findings[0].next_step().map(str::to_owned).unwrap();
     let cli = format!("redis-cli -h 127.0.0.1 -p {} CONFIG SET appendonly yes", redis.port);
     assert!(next.starts_with(&cli), "{next}");
 
@@ -172,7 +172,7 @@ async fn behind_sentinels_what_comes_next_is_done_at_the_master_that_was_seen() 
         &mut fastrand::Rng::new(),
     );
     let watched = advise(&watcher.round().await.observation);
-    assert_eq!(watched.findings[0].next.as_ref(), Some(&next));
+    assert_eq!(watched.findings[0].next_step(), Some(next.as_str()));
 
     let (ended, output) = pasted(&next, "");
     assert_eq!(ended, Some(0), "{output}");
@@ -189,7 +189,7 @@ async fn a_replica_names_its_master_and_one_without_heartbeats_is_critical() {
     replica.run(&[&["REPLICAOF", "127.0.0.1", &port]]);
     let severity = |advice: &Advice| {
         let found = advice.findings.iter().find(|it| it.rule == "redis-replica");
-        found.map(|it| (it.severity, it.change.as_ref().unwrap().line.clone()))
+        found.map(|it| (it.severity, it.line_change().unwrap().line.clone()))
     };
     let line = format!("redis://127.0.0.1:{port}");
     let mut seen = None;

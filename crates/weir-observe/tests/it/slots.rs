@@ -28,7 +28,7 @@ async fn a_slot_that_nobody_uses_is_told_until_it_is_dropped() {
     let finding = &advice.findings[0];
     assert_eq!(finding.severity, Severity::Warning);
     assert!(!finding.evidence.contains(" for 0 "), "before 17 nobody tells: {finding:?}");
-    let line = &finding.change.as_ref().unwrap().line;
+    let line = &finding.line_change().unwrap().line;
     assert_eq!(line, "max_slot_wal_keep_size = '1GB'");
 
     // With less than is held, the next checkpoint breaks it.
@@ -44,9 +44,9 @@ async fn a_slot_that_nobody_uses_is_told_until_it_is_dropped() {
         }
     }
     let finding = lost.unwrap().findings.remove(0);
-    assert_eq!((finding.rule, finding.severity), ("replication-slot", Severity::Critical));
+    assert_eq!((&*finding.rule, finding.severity), ("replication-slot", Severity::Critical));
     // As it says.
-    let next = finding.next.unwrap();
+    let next = finding.next_step().unwrap().to_owned();
     let statement = next.split('"').nth(1).unwrap();
     assert_eq!(statement, "SELECT pg_drop_replication_slot('standby')", "{next}");
     server.run(statement);
@@ -64,7 +64,7 @@ async fn a_replica_goes_by_what_it_has_received() {
     let (postgres, advice) = sample(&server, "postgres").await;
     let slot = &postgres.replication.known().unwrap().slots[0];
     assert!(slot.name == "cascaded" && slot.held_bytes > 8 << 20, "{slot:?}");
-    let found: Vec<_> = advice.findings.iter().map(|it| (it.rule, it.severity)).collect();
+    let found: Vec<_> = advice.findings.iter().map(|it| (&*it.rule, it.severity)).collect();
     assert_eq!(found, [("read-only-database", Severity::Notice)]);
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::finding::Finding;
+use crate::finding::{Confidence, Finding};
 use crate::observation::{JobProcess, ObservedQueue, SidekiqObservation};
 use crate::wording;
 
@@ -64,23 +64,20 @@ fn is_full(process: &JobProcess) -> bool {
 
 /// Reports that every thread is busy and no job was completed.
 pub(super) fn not_completed(finding: Finding, process: &JobProcess) -> Finding {
-    let consequence = format!(
-        "{} Every thread that serves it is busy, and Sidekiq completed no job in the window: if they \
+    let finding = finding.adding(format_args!(
+        "Every thread that serves it is busy, and Sidekiq completed no job in the window: if they \
          hang, new jobs would hang as well, and more threads, too. {}",
-        finding.consequence,
         process.where_threads_show()
-    );
-    Finding { next: process.print_threads_command(), ..finding.leads_to(consequence) }
+    ));
+    finding.with_confidence(Confidence::Likely).next_if(process.print_threads_command())
 }
 
 /// Reports that the processes end again and again, in which new jobs are lost as well.
 pub(super) fn ended_again(finding: Finding) -> Finding {
-    let consequence = format!(
-        "{} The processes that serve it end and are started again and again (ghost-process): repair that \
-         first.",
-        finding.consequence
-    );
-    finding.leads_to(consequence)
+    finding.adding(
+        "The processes that serve it end and are started again and again (ghost-process): repair \
+         that first.",
+    )
 }
 
 /// Says that round trips to Redis are slow, if a process has measured that.

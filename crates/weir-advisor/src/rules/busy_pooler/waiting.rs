@@ -57,15 +57,14 @@ fn of(observation: &Observation, pgbouncer: &PgBouncer, pool: &ConnectionPool) -
         true => Severity::Critical,
         false => Severity::Warning,
     };
-    let finding =
-        Finding::new(NAME, severity, subject, evidence).leads_to(consequence(pool, deadline));
+    let finding = Finding::new(NAME, severity, subject, evidence)
+        .since(pool.longest_wait, "maxwait in SHOW POOLS")
+        .leads_to(consequence(pool, deadline));
     if lock_waits::holds_up(observation, name(observation)) {
-        let consequence = format!(
-            "{} Its connections wait for a lock: end that wait first. More connections would wait \
+        return finding.adding(
+            "Its connections wait for a lock: end that wait first. More connections would wait \
              as well.",
-            finding.consequence
         );
-        return finding.leads_to(consequence);
     }
     match idle_in_transaction(observation, &why) {
         Some(stuck) => {
@@ -175,7 +174,7 @@ fn remedied(
             return finding.change(format!("{name}'s own database (psql -d pgbouncer)"), line);
         }
         Why::NoneOpened(_) => {
-            return finding.next(format!(
+            return finding.advise(format!(
                 "see {name}'s log for why the database opens no more; or max_user_connections was \
                  reached"
             ));
@@ -200,8 +199,9 @@ fn remedied(
     let is_met_next = matches!(why, Why::PoolFull(_)) && (1..enough).contains(&of_all);
     let consequence = format!("{} {RELOAD}", finding.consequence);
     let finding = finding.leads_to(consequence).change(format!("{name}'s settings"), line);
+    let finding = finding.adds_connections(more.saturating_mul(sharing));
     match is_met_next {
-        true => finding.next(format!("max_db_connections = {enough} there as well")),
+        true => finding.also(format!("max_db_connections = {enough}")),
         false => finding,
     }
 }
@@ -238,6 +238,7 @@ fn sharing(pgbouncer: &PgBouncer, database: &PooledDatabase) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Confidence;
     use crate::healthy::{self, sessions};
     use crate::observation::{Fact, LockWait, PgBouncerSettings, Pooler};
 
@@ -291,13 +292,16 @@ mod tests {
     }
 
     fn line(finding: Finding) -> String {
-        finding.change.unwrap().line
+        finding.line_change().unwrap().line.clone()
     }
 
     #[test]
     fn who_waits_is_told_with_how_long_and_which_pool_is_too_small() {
         let finding = only(pgbouncer(7, 12));
         assert_eq!(finding.subject, "pool app/shop of pgbouncer");
+        assert_eq!(finding.since.as_ref().unwrap().ago(), Duration::from_secs(12));
+        assert_eq!(finding.confidence, Confidence::Certain);
+        assert_eq!(finding.line_change().unwrap().connections_added, 20);
         let expected = "7 clients wait for a connection, the longest for 12 s: 20 of its 20 connections are in \
                         use, of at most 20";
         assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Warning, expected));
@@ -325,7 +329,7 @@ mod tests {
         *observation.postgres.known_mut().lock_waits.known_mut() =
             vec![LockWait { waited, waiting_service, ..LockWait::default() }];
         let finding = super::super::check(&observation).pop().unwrap();
-        assert_eq!((finding.change, finding.next), (None, None));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, None));
         assert!(finding.consequence.contains("end that wait first"), "{}", finding.consequence);
     }
 
@@ -337,8 +341,8 @@ mod tests {
         let finding = super::super::check(&observation).pop().unwrap();
         let why = "of at most 20; 20 of 20 busy sessions in Postgres are idle in a transaction";
         assert!(finding.evidence.ends_with(why), "{}", finding.evidence);
-        assert_eq!(finding.change, None);
-        assert!(finding.next.unwrap().contains("FROM pg_stat_activity"));
+        assert_eq!(finding.line_change(), None);
+        assert!(finding.next_step().unwrap().contains("FROM pg_stat_activity"));
         assert!(finding.consequence.contains("The application holds them"));
     }
 
@@ -371,11 +375,11 @@ mod tests {
         two.databases[0].pool_size = 5;
         two.databases[0].connections_max = 6;
         let finding = only(two);
-        let expected = "max_db_connections = 10 there as well";
-        assert_eq!(finding.next.as_deref(), Some(expected));
+        let expected = "in pgbouncer's settings: max_db_connections = 10";
+        assert_eq!(finding.actions[1].to_string(), expected);
         assert_eq!(line(finding), "pool_size=10 in the line of app under [databases]");
         let full = all(pgbouncer(7, 12), 185).pop().unwrap();
-        assert_eq!((&full.change, full.next.as_deref()), (&None, Some("weir plan")));
+        assert_eq!((full.line_change(), full.next_step()), (None, Some("weir plan")));
         assert!(full.consequence.contains("has no connection slots for more"), "{full:?}");
     }
 
@@ -395,7 +399,9 @@ mod tests {
         refused.pools[0].connections = 3;
         let finding = only(refused);
         assert!(finding.evidence.ends_with("it has 3 connections of at most 20, and gets no more"));
-        assert!(finding.change.is_none() && finding.next.unwrap().starts_with("see "));
+        assert!(
+            finding.line_change().is_none() && finding.next_step().unwrap().starts_with("see ")
+        );
     }
 
     #[test]
@@ -404,6 +410,6 @@ mod tests {
         observation.postgres = Fact::NotAsked;
         observation.pgbouncer = Fact::Known(pgbouncer(7, 12));
         let finding = super::super::check(&observation).pop().unwrap();
-        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
+        assert_eq!((finding.line_change(), finding.next_step()), (None, Some("weir plan")));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::finding::Finding;
+use crate::finding::{Confidence, Finding};
 use crate::observation::{
     JobProcess, JobSample, Observation, POOL_TIMEOUT, SessionState, SidekiqObservation,
 };
@@ -30,7 +30,10 @@ pub(super) fn explained(
 ) -> Finding {
     let sample = jobs.retries.sample.known().filter(|_| jobs.retries.size > 0);
     let Some(signature) = sample.and_then(signature) else { return finding };
-    let finding = if receives_failures(jobs) { finding } else { also(finding, MAY_BE_OLD) };
+    let finding = match receives_failures(jobs) {
+        true => finding.with_confidence(Confidence::Likely),
+        false => also(finding, MAY_BE_OLD).with_confidence(Confidence::Possible),
+    };
     match signature {
         Signature::UnknownClass(class) => unknown_class(finding, jobs, class),
         Signature::PreparedStatement => prepared_statement(finding, observation),
@@ -150,10 +153,12 @@ fn small_pool(finding: Finding, observation: &Observation, jobs: &SidekiqObserva
     );
     let finding = also(finding, &text);
     match observation.free_slots() {
-        Some(free) if threads > 0 && more <= free => finding.change_and_restart(
-            "config/database.yml, as Sidekiq reads it",
-            format!("pool: {threads}"),
-        ),
+        Some(free) if threads > 0 && more <= free => finding
+            .change_and_restart(
+                "config/database.yml, as Sidekiq reads it",
+                format!("pool: {threads}"),
+            )
+            .adds_connections(more),
         _ => {
             let text = format!(
                 "{} Set pool in config/database.yml to the number of threads if Postgres has room \
@@ -185,7 +190,8 @@ fn held(observation: &Observation) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Severity, SuggestedChange};
+    use crate::action::LineChange;
+    use crate::finding::Severity;
     use crate::flow::Flow;
     use crate::healthy::{self, sessions};
     use crate::observation::{ConnectionPool, Fact, PgBouncer, SampleShare};
@@ -211,11 +217,11 @@ mod tests {
         observation
     }
 
-    fn finding(observation: &Observation) -> (String, Option<SuggestedChange>) {
+    fn finding(observation: &Observation) -> (String, Option<LineChange>) {
         let finding = Finding::new("failing-jobs", Severity::Warning, "Sidekiq", "");
         let found =
             explained(finding.leads_to("Fate."), observation, observation.jobs.known().unwrap());
-        (found.consequence, found.change)
+        (found.consequence.clone(), found.line_change().cloned())
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) fn check(observation: &Observation) -> Option<Finding> {
     );
     Some(
         Finding::new(NAME, Severity::Critical, "commits of Postgres", evidence)
+            .since(commits.longest, "state_change in pg_stat_activity")
             .leads_to(
                 "Every commit waits until such a standby confirms it, and jobs and requests with \
                  it. Start the standby, or wait until it has caught up. Only if it will not return \
@@ -100,7 +101,7 @@ mod tests {
         assert!(finding.consequence.contains("Do not end the waiting sessions"));
         let expected = "sudo -u postgres psql -c \"ALTER SYSTEM SET synchronous_standby_names = ''\" \
                         -c 'SELECT pg_reload_conf()'";
-        assert_eq!(finding.next.as_deref(), Some(expected));
+        assert_eq!(finding.next_step(), Some(expected));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{AUTOVACUUM, NAME, RIGHT, SYNC_REP, WAIT_MIN, doing, waiting};
+use super::{AUTOVACUUM, NAME, RIGHT, SYNC_REP, WAIT_MIN, WAIT_START, doing, waiting};
 use crate::finding::{Finding, Severity};
 use crate::observation::{LockWait, Observation, SessionState, TableLockRequest};
 use crate::wording;
@@ -80,6 +80,7 @@ impl<'a> TableChange<'a> {
             self.way_to_end_holder()
         );
         Finding::new(NAME, Severity::Critical, format!("session {pid}"), evidence)
+            .since(wait.waited, WAIT_START)
             .leads_to(consequence)
             .next(observation.psql(&format!("SELECT pg_cancel_backend({pid})")))
     }
@@ -157,7 +158,7 @@ mod tests {
                         sessions of sidekiq wait behind it, the longest for 21 s; it waits itself \
                         for session 9, of psql, active for 33 s";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.next.as_deref(), Some("psql -c 'SELECT pg_cancel_backend(33)'"));
+        assert_eq!(finding.next_step(), Some("psql -c 'SELECT pg_cancel_backend(33)'"));
         assert!(!finding.consequence.contains("terminate"), "{}", finding.consequence);
         assert!(finding.consequence.contains("lock_timeout"), "{}", finding.consequence);
     }
@@ -178,7 +179,7 @@ mod tests {
         let idle = Some((SessionState::IdleInTransaction, Duration::from_secs(300)));
         let change = LockWait { blocking_state: idle, ..wait(33, 9, "rails") };
         let finding = findings(vec![change, wait(20, 33, "sidekiq")]).remove(0);
-        assert!(finding.next.unwrap().contains("pg_cancel_backend(33)"));
+        assert!(finding.next_step().unwrap().contains("pg_cancel_backend(33)"));
         assert!(finding.consequence.contains("pg_terminate_backend(9)"), "{}", finding.consequence);
     }
 

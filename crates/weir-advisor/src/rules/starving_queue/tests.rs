@@ -26,9 +26,14 @@ fn mail_behind_pushes_in_strict_order_starves() {
     let finding = check(&observation(Ordering::Strict)).remove(0);
     assert_eq!(finding.severity, Severity::Critical);
     assert!(finding.evidence.ends_with("each process that serves it fetches from push first"));
-    let change = finding.change.unwrap();
+    let change = finding.line_change().cloned().unwrap();
     assert_eq!(change.place, "one additional process");
     assert_eq!(change.line, "bundle exec sidekiq -c 5 -q mailers", "push keeps its process");
+    assert_eq!(change.connections_added, 5);
+    assert_eq!(finding.confidence, Confidence::Certain);
+    let unknown = check(&observation(Ordering::Unknown)).remove(0);
+    assert_eq!(unknown.confidence, Confidence::Possible, "its order may be another");
+    assert_eq!(finding.since.unwrap().ago(), Duration::from_secs(3_600));
 }
 
 #[test]
@@ -53,7 +58,9 @@ fn an_additional_process_has_at_most_a_thread_for_each_free_slot() {
         connections.sessions = vec![healthy::sessions("psql", SessionState::Idle, held)];
         observation
     };
-    let line = |observation: &Observation| check(observation).remove(0).change.map(|it| it.line);
+    let line = |observation: &Observation| {
+        check(observation).remove(0).line_change().map(|it| it.line.clone())
+    };
     assert_eq!(line(&with(180)).unwrap(), "bundle exec sidekiq -c 5 -q mailers");
     assert_eq!(
         line(&with(183)).unwrap(),
@@ -62,7 +69,7 @@ fn an_additional_process_has_at_most_a_thread_for_each_free_slot() {
     );
     let mut full = with(185);
     let finding = check(&full).remove(0);
-    assert_eq!((&finding.change, finding.assigns.len()), (&None, 0));
+    assert_eq!((finding.line_change(), finding.assignments().count()), (None, 0));
     assert!(finding.consequence.contains("and the database has no slots for more"));
     full.pooler = Some(Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() });
     assert_eq!(line(&full), None, "no session shows that Sidekiq uses it");
@@ -78,7 +85,7 @@ fn where_two_begin_alike_one_of_them_begins_with_it_and_keeps_all_others() {
     let mut observation = observation(Ordering::Strict);
     let second = healthy::process(3, 5, Ordering::Strict, &[("push", 0), ("mailers", 0)]);
     observation.jobs.known_mut().processes.push(second);
-    let change = check(&observation).remove(0).change.unwrap();
+    let change = check(&observation).remove(0).line_change().cloned().unwrap();
     assert!(change.place.starts_with("all queues of shop:1:"), "{}", change.place);
     let all = "-q mailers -q push -q default -q ingress -q pull -q fasp";
     assert_eq!(change.line, all, "with what nobody serves");
@@ -99,8 +106,9 @@ fn its_line_has_what_other_findings_repair_and_theirs_begins_with_it() {
     let lines = |rule: &str| -> Vec<String> {
         let findings = crate::advise(&observation).findings;
         let of_rule = findings.into_iter().filter(|it| it.rule == rule);
-        let first = |it: &crate::SuggestedChange| it.place.starts_with("all queues of shop:1:");
-        of_rule.filter_map(|it| it.change.filter(first)).map(|it| it.line).collect()
+        let lines = of_rule.filter_map(|it| it.line_change().cloned());
+        let first = lines.filter(|it| it.place.starts_with("all queues of shop:1:"));
+        first.map(|it| it.line).collect()
     };
     let all = "-q mailers -q push -q pull -q pulls";
     assert_eq!(lines(NAME), [all]);
@@ -119,7 +127,7 @@ fn several_in_one_place_are_one_finding() {
     pull.flow = stands(500);
     let findings = check(&observation);
     assert_eq!(findings.len(), 1);
-    let line = &findings[0].change.as_ref().unwrap().line;
+    let line = &findings[0].line_change().unwrap().line;
     assert_eq!(line, "bundle exec sidekiq -c 5 -q mailers,1 -q pull,1");
 }
 
@@ -202,7 +210,7 @@ fn long_jobs_that_hold_all_threads_keep_another_queue_waiting() {
                     it, the oldest for 38 s";
     assert_eq!(finding.evidence, expected);
     assert!(finding.consequence.starts_with("It gets a thread only when one of those jobs ends."));
-    assert_eq!(finding.change.unwrap().line, "bundle exec sidekiq -c 5 -q default");
+    assert_eq!(finding.line_change().unwrap().line, "bundle exec sidekiq -c 5 -q default");
     let jobs = held();
     let holders = holders(jobs.jobs.known().unwrap());
     assert_eq!(holders.get("push"), Some(&vec!["default"]));
@@ -293,7 +301,7 @@ fn jobs_that_may_wait_for_a_lock_are_no_reason_for_another_process() {
     };
     *observation.postgres.known_mut().lock_waits.known_mut() = vec![wait];
     let finding = check(&observation).remove(0);
-    assert_eq!((&finding.change, finding.assigns.len()), (&None, 0));
+    assert_eq!((finding.line_change(), finding.assignments().count()), (None, 0));
     assert!(finding.consequence.ends_with("end that wait first."), "{finding:?}");
 }
 

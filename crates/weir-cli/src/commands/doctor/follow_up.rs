@@ -1,7 +1,7 @@
 //! Completes the commands that doctor suggests with its own options, without which they would not
 //! find the same sources.
 
-use weir_advisor::{Advice, Finding, shell};
+use weir_advisor::{Action, Advice, Finding, shell};
 
 const DOCTOR: &str = "weir doctor";
 const PLAN: &str = "weir plan";
@@ -53,11 +53,13 @@ pub(super) fn complete_commands(
     passed: &PassedOptions,
     shards: &[&str],
 ) -> Advice {
-    for Finding { next, shard, .. } in &mut advice.findings {
+    for Finding { actions, shard, .. } in &mut advice.findings {
         let redis_index =
             shard.as_deref().and_then(|it| shards.iter().position(|shard| *shard == it));
-        if let Some(command) = next {
-            *command = with_options(command, passed, redis_index);
+        for action in actions {
+            if let Action::Run { command } = action {
+                *command = with_options(command, passed, redis_index);
+            }
         }
     }
     // The verdict suggests the same as its first finding.
@@ -93,8 +95,7 @@ fn with_options(command: &str, passed: &PassedOptions, redis_index: Option<usize
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::finding::SuggestedChange;
-    use weir_advisor::{Observation, Severity, advise};
+    use weir_advisor::{LineChange, Observation, Severity, advise};
 
     use super::*;
 
@@ -166,24 +167,17 @@ mod tests {
     #[test]
     fn the_verdict_suggests_the_command_of_its_finding() {
         let mut advice = advise(&Observation::default());
-        let change = SuggestedChange {
+        let change = LineChange {
             place: "postgresql.conf".to_owned(),
             line: "max_connections = 300".to_owned(),
             restart: true,
+            ..LineChange::default()
         };
         advice.verdict.next =
             Some("in postgresql.conf: max_connections = 300; then weir plan".to_owned());
-        advice.findings = vec![Finding {
-            rule: "over-commit",
-            severity: Severity::Warning,
-            subject: "connection pools".to_owned(),
-            evidence: String::new(),
-            consequence: String::new(),
-            change: Some(change),
-            next: Some(PLAN.to_owned()),
-            assigns: Vec::new(),
-            shard: None,
-        }];
+        let finding = Finding::new("over-commit", Severity::Warning, "connection pools", "");
+        let actions = vec![Action::SetLine(change), Action::Run { command: PLAN.to_owned() }];
+        advice.findings = vec![Finding { actions, ..finding }];
         let passed = PassedOptions {
             redis: to_arguments(&["--redis", "redis://a"]),
             ..PassedOptions::default()

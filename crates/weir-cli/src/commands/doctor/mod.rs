@@ -87,5 +87,5 @@ fn print(advice: &Advice) {
         }
         return;
     }
-    output::raw(&report::text(advice, output::is_coloured(&std::io::stdout())));
+    output::raw(&report::text(advice, &report::now(), output::is_coloured(&std::io::stdout())));
 }

@@ -13,7 +13,7 @@ use weir_advisor::flow::Flow;
 use weir_advisor::observation::{
     DatabaseConnections, ObservedQueue, SessionState, SidekiqObservation,
 };
-use weir_advisor::{Advice, Drain, Forecast, Observation, wording};
+use weir_advisor::{Action, Advice, Drain, Forecast, Observation, wording};
 
 use super::doctor_sources::{self, DoctorSources};
 use super::report;
@@ -129,10 +129,9 @@ fn page(
         let label = report::label(finding.severity, coloured);
         let words = format!("{}: {}", finding.subject, finding.evidence);
         page.push(format!("{label} {}", output::printable(&words)));
-        let change = finding.change.as_ref();
-        let change = change.map(|it| format!("{}: {}", it.place, it.line));
-        let more = change.into_iter().chain(finding.next.clone());
-        page.extend(more.map(|line| format!("         {}", output::printable(&line))));
+        let action =
+            |action: &Action| format!("         {}", output::printable(&action.to_string()));
+        page.extend(finding.actions.iter().map(action));
     }
     page
 }

@@ -16,9 +16,10 @@ fn lines(verdict: &Verdict) -> Vec<String> {
     if verdict.severity.is_none() {
         lines.push(format!("{:<12} {}", "all well", verdict.headline));
     }
-    for finding in verdict.findings.iter().take(FINDINGS_MAX) {
-        lines.push(format!("{:<12} {}", finding.severity.name().to_uppercase(), finding.problem));
-        lines.push(format!("{:<12} {}", "", finding.remedy));
+    for found in verdict.findings.iter().take(FINDINGS_MAX) {
+        let severity = found.finding.severity.name().to_uppercase();
+        lines.push(format!("{severity:<12} {}", found.problem));
+        lines.push(format!("{:<12} {}", "", found.remedy));
     }
     let more = verdict.findings.len().saturating_sub(FINDINGS_MAX);
     if more > 0 {
@@ -29,19 +30,19 @@ fn lines(verdict: &Verdict) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use weir_advisor::{Severity, VerdictFinding};
+    use weir_advisor::{Finding, Severity, VerdictFinding};
 
     use super::*;
 
     fn verdict(severity: Option<Severity>, findings: usize) -> Verdict {
-        let finding = |number| VerdictFinding {
-            rule: "queue-late".to_owned(),
-            severity: severity.unwrap_or(Severity::Notice),
-            problem: format!("Queue q{number} is late"),
-            remedy: "Add workers.".to_owned(),
+        let finding = |number| {
+            let severity = severity.unwrap_or(Severity::Notice);
+            let problem = format!("Queue q{number} is late");
+            let finding = Finding::new("queue-late", severity, format!("queue q{number}"), problem);
+            VerdictFinding::new(finding, "Add workers.", "/queues")
         };
-        let headline = "All queues are empty".to_owned();
-        Verdict { severity, headline, findings: (0..findings).map(finding).collect() }
+        let findings = (0..findings).map(finding).collect();
+        Verdict::new(findings, "All queues are empty".to_owned())
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod jobs;
 
 use askama::Template;
 use weir_advisor::observation::SourceState;
-use weir_advisor::{Drain, Finding, Severity, Summary, wording};
+use weir_advisor::{Action, Drain, Finding, LineChange, Summary, wording};
 
 use self::jobs::JobsPart;
 pub(super) use self::jobs::time_to_drain;
@@ -16,6 +16,7 @@ use crate::console::Console;
 use crate::figures;
 use crate::observed::ObservedSnapshot;
 use crate::page_error::PageError;
+use crate::verdict::style;
 
 const CHARTS: [ChartFigure; 6] = [
     ChartFigure {
@@ -88,11 +89,14 @@ struct SourceRow {
 struct FindingPart {
     class: &'static str,
     label: &'static str,
-    rule: &'static str,
+    rule: String,
     subject: String,
     evidence: String,
     consequence: String,
-    change: Option<(String, String, bool)>,
+    since: Option<String>,
+    caveat: Option<&'static str>,
+    /// Place, line, and whether its readers must be restarted.
+    lines: Vec<(String, String, bool)>,
     next: Option<String>,
     /// Identifies the button that copies the line.
     key: usize,
@@ -137,7 +141,7 @@ impl DoctorLive {
 impl VerdictPart {
     fn new(console: &Console, snapshot: &ObservedSnapshot) -> Self {
         let verdict = &snapshot.advice.verdict;
-        let (class, label) = verdict.severity.map_or(("calm", "All well"), style_of);
+        let (class, label) = style(verdict.severity);
         Self {
             class,
             label,
@@ -146,16 +150,6 @@ impl VerdictPart {
             next: verdict.next.as_deref().map(displayable),
             age: age(console, snapshot),
         }
-    }
-}
-
-/// Returns the style's class and the word: colour is never the only mark.
-const fn style_of(severity: Severity) -> (&'static str, &'static str) {
-    match severity {
-        Severity::Critical => ("critical", "Critical"),
-        Severity::Warning => ("warning", "Warning"),
-        Severity::Notice => ("notice", "Notice"),
-        Severity::Unknown => ("notice", "Unknown"),
     }
 }
 
@@ -190,19 +184,25 @@ impl SourceRow {
 
 impl FindingPart {
     fn new(key: usize, finding: &Finding) -> Self {
-        let (class, label) = style_of(finding.severity);
-        let change = finding.change.as_ref();
+        let (class, label) = style(Some(finding.severity));
+        let line = |change: &LineChange| {
+            (displayable(&change.place), displayable(&change.line), change.restart)
+        };
+        let lines = finding.actions.iter().filter_map(Action::line_change);
         Self {
             class,
             label,
-            rule: finding.rule,
+            rule: displayable(&finding.rule),
             subject: displayable(&finding.subject),
             evidence: displayable(&finding.evidence),
             consequence: displayable(&finding.consequence),
-            change: change.map(|change| {
-                (displayable(&change.place), displayable(&change.line), change.restart)
+            since: finding.since.as_ref().map(|since| {
+                let ago = wording::duration(since.ago());
+                format!("Since {ago} ago ({})", displayable(&since.source))
             }),
-            next: finding.next.as_deref().map(displayable),
+            caveat: finding.confidence.caveat(),
+            lines: lines.map(line).collect(),
+            next: finding.next_step().map(displayable),
             key,
         }
     }

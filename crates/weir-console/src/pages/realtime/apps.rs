@@ -1,6 +1,7 @@
 //! Apps and limits: their settings without secrets, and the limits that were reached.
 
 use askama::Template;
+use weir_advisor::VerdictFinding;
 use weir_realtime::view::{AppSettingsView, SettingView, SettingsView, WebhookView};
 
 use super::super::frame::{PageFrame, Section, html};
@@ -10,7 +11,6 @@ use crate::console::Console;
 use crate::figures;
 use crate::page_error::PageError;
 use crate::realtime::RealtimeSnapshot;
-use crate::verdict::Finding;
 use crate::visible::visible;
 
 #[derive(Template)]
@@ -39,7 +39,7 @@ struct AppSettingRow {
 #[derive(Template)]
 #[template(path = "apps_live.html")]
 struct AppsLive {
-    findings: Vec<Finding>,
+    findings: Vec<VerdictFinding>,
     limits: Vec<LimitRow>,
     history: String,
     webhooks: String,

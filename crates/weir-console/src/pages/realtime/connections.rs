@@ -1,6 +1,7 @@
 //! Connections: by app and by core, with the reasons why they were closed.
 
 use askama::Template;
+use weir_advisor::VerdictFinding;
 use weir_realtime::view::{AppView, ClosedView, CoreView};
 
 use super::super::frame::{PageFrame, Section, html};
@@ -13,7 +14,6 @@ use crate::console::Console;
 use crate::figures;
 use crate::page_error::PageError;
 use crate::realtime::{RealtimeSnapshot, share};
-use crate::verdict::Finding;
 use crate::visible::visible;
 
 #[derive(Template)]
@@ -30,7 +30,7 @@ struct ConnectionsPage {
 #[template(path = "connections_live.html")]
 struct ConnectionsLive {
     reading: RealtimeSnapshot,
-    findings: Vec<Finding>,
+    findings: Vec<VerdictFinding>,
     apps: Vec<AppRow>,
     cores: Vec<CoreRow>,
     closed: Vec<CloseReasonRow>,

@@ -62,6 +62,23 @@ fn warnings(advice: &Value) -> BTreeSet<(String, String)> {
     findings.iter().filter(is_one).map(name_of).collect()
 }
 
+/// Returns the first action of this kind; null if there is none.
+fn action<'a>(finding: &'a Value, kind: &str) -> &'a Value {
+    let mut actions = finding["actions"].as_array().into_iter().flatten();
+    actions.find(|action| action["do"] == kind).unwrap_or(&Value::Null)
+}
+
+/// Returns the line to set; null if there is none.
+pub(super) fn change_of(finding: &Value) -> &Value {
+    action(finding, "set_line")
+}
+
+/// Returns the command to run.
+pub(super) fn command_of(finding: &Value) -> &str {
+    let command = action(finding, "run")["command"].as_str();
+    command.unwrap_or_else(|| panic!("no command: {finding:#}"))
+}
+
 /// Returns what tells a finding from others.
 fn name_of(finding: &Value) -> (String, String) {
     let word = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
@@ -70,13 +87,13 @@ fn name_of(finding: &Value) -> (String, String) {
 
 impl Found {
     fn change(&self, word: &str) -> &str {
-        let text = self.finding["change"][word].as_str();
+        let text = change_of(&self.finding)[word].as_str();
         text.unwrap_or_else(|| panic!("no line to change: {:#}", self.finding))
     }
 
     /// Reports whether there is a line to change.
     pub(super) fn has_line(&self) -> bool {
-        self.finding["change"].is_object()
+        change_of(&self.finding).is_object()
     }
 
     /// Returns where the line is to be changed.
@@ -96,14 +113,12 @@ impl Found {
 
     /// Runs it in a folder and with environment variables.
     pub(super) fn run_in(&self, folder: &Path, environment: &[(&str, &str)]) -> String {
-        let command = self.finding["next"].as_str();
-        let command = command.unwrap_or_else(|| panic!("no command: {:#}", self.finding));
-        shell(command, folder, environment)
+        shell(command_of(&self.finding), folder, environment)
     }
 
     /// Makes the suggested change of a Postgres, in the place that doctor has named.
     pub(super) fn change_in(&self, server: &mut PostgresServer) {
-        let restart = self.finding["change"]["restart"] == true;
+        let restart = change_of(&self.finding)["restart"] == true;
         let (place, line) = (self.place(), self.line());
         if place.starts_with("psql, as a superuser") || place == "the source, as its administrator"
         {

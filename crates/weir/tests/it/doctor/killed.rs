@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::follow::change_of;
 use super::json;
 use super::redis_server::RedisServer;
 use super::sidekiq::{Sidekiq, make_healthy};
@@ -30,14 +31,14 @@ fn scheduler_survives_a_killed_process() {
     let advice = json(&arguments);
     let two = scheduler_findings(&advice);
     assert_eq!(two.len(), 1, "both run: {two:?}");
-    assert!(two[0].1["change"]["line"].is_string(), "{two:?}");
+    assert!(change_of(two[0].1)["line"].is_string(), "{two:?}");
     killed.signal("-KILL");
     for _ in 0..5 {
         let advice = json(&arguments);
         for (rule, it) in scheduler_findings(&advice) {
             // Doctor did not see it before, and a process of a container may have this host name.
             let is_hedged = rule == "ghost-process" || it["severity"] == "notice";
-            let place = it["change"]["place"].as_str().unwrap_or_default();
+            let place = change_of(it)["place"].as_str().unwrap_or_default();
             assert!(is_hedged && !place.contains(&live.identity), "{it}");
         }
     }

@@ -54,12 +54,15 @@ impl Row {
         let word = |name: &str| finding[name].as_str().unwrap_or_default();
         let severity = word("severity").to_uppercase();
         let said = format!("{severity} {}: {}", word("subject"), word("evidence"));
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let change = finding["change"].as_object();
-        let change =
-            change.map(|change| format!("{}: {}", text(&change["place"]), text(&change["line"])));
-        let all: Vec<_> =
-            change.into_iter().chain(finding["next"].as_str().map(str::to_owned)).collect();
+        let text = |action: &Value| {
+            let word = |name: &str| action[name].as_str().unwrap_or_default().to_owned();
+            match action["do"].as_str() {
+                Some("set_line") => format!("{}: {}", word("place"), word("line")),
+                Some("run") => word("command"),
+                _ => word("text"),
+            }
+        };
+        let all: Vec<_> = finding["actions"].as_array().into_iter().flatten().map(text).collect();
         let (said, to_do) =
             (without_machine_names(&said), without_machine_names(&all.join("; then ")));
         Self { rule, cause, said, to_do, followed: String::new() }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::follow::command_of;
 use super::redis_server::RedisServer;
 use super::sidekiq::push;
 use super::{code, json};
@@ -51,7 +52,7 @@ fn doctors_remedy_makes_redis_persistent() {
         let advice = json(&["--redis", &url, "--window", "10ms"]);
         let findings = advice["findings"].as_array().expect("findings");
         let finding = findings.iter().find(|it| it["rule"] == "redis-persistence").expect("found");
-        finding["next"].as_str().expect("a command").to_owned()
+        command_of(finding).to_owned()
     });
     assert_eq!(left.unwrap_or(JOBS), JOBS);
 }
@@ -118,7 +119,7 @@ fn pasted_commands_fail_without_the_password() {
     let advice = json(&arguments);
     let findings = advice["findings"].as_array().expect("findings");
     let finding = findings.iter().find(|it| it["rule"] == "redis-persistence").expect("found");
-    let next = finding["next"].as_str().expect("a command");
+    let next = command_of(finding);
 
     let (code, said) = run_in_shell(next, None);
     assert!(code.is_some_and(|code| code != 0 && code != 124), "it ends: {code:?} {said}");

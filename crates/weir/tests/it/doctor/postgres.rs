@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::follow::change_of;
 use super::json;
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
@@ -32,11 +33,11 @@ fn pools_behind_a_pooler_are_not_over_committed() {
     assert_eq!(find_finding(&said(&["--pgbouncer", "30"]), "over-commit"), None);
     let advice = said(&["--pgbouncer", "38"]);
     let finding = find_finding(&advice, "over-commit").expect("it opens too many");
-    assert_eq!(finding["change"]["line"], "max_db_connections = 37");
+    assert_eq!(change_of(finding)["line"], "max_db_connections = 37");
     let direct = said(&["--pgbouncer", "0"]);
     let finding = find_finding(&direct, "over-commit").expect("nothing stands between");
     assert_eq!(
-        (&finding["severity"], finding["change"]["line"].as_str()),
+        (&finding["severity"], change_of(finding)["line"].as_str()),
         (&Value::from("warning"), Some("DB_POOL=3"))
     );
 }
@@ -74,7 +75,7 @@ fn threads_and_pools_match_sidekiq() {
     assert_eq!(services(&advice), [("sidekiq default".to_owned(), 2, Some(5))]);
     let finding = find_finding(&advice, "small-pool").expect("threads wait for a connection");
     assert_eq!(finding["evidence"], "5 threads share a pool of 2 connections");
-    assert_eq!(finding["change"], Value::Null, "nothing is known about the database");
+    assert_eq!(change_of(finding), &Value::Null, "nothing is known about the database");
     let consequence = finding["consequence"].as_str().expect("words");
     assert!(consequence.contains("(DB_POOL=5). 2 threads need no larger pool."), "{consequence}");
     // Said of all of Sidekiq, it is not counted beside what was seen.

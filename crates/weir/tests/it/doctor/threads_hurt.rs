@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::follow::find;
+use super::follow::{change_of, find};
 use super::page::show;
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
@@ -92,7 +92,7 @@ fn contending_threads_are_reported() {
     assert!(evidence.starts_with(&format!("{FEW} thread completed ")), "{evidence}");
     assert!(evidence.ends_with(&format!("{MANY} run now")), "{evidence}");
     assert_eq!(found[0]["severity"], "warning");
-    assert_eq!(found[0]["change"]["line"], format!("-c: {FEW} in all"));
+    assert_eq!(change_of(found[0])["line"], format!("-c: {FEW} in all"));
     let cause =
         "`[observe]`: a Sidekiq of one thread, then one of twelve, whose jobs lock each other out";
     let found = find(&advice, "threads-hurt", cause, "threads only");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::follow::change_of;
 use super::page::{without_figures, without_machine_names};
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
@@ -78,7 +79,7 @@ impl SetUp {
 
     /// Applies the remedy of a finding, and describes the change.
     fn apply_remedy(&mut self, finding: &Value) -> Option<String> {
-        let change = finding["change"].as_object()?;
+        let change = change_of(finding).as_object()?;
         let word = |name: &str| change[name].as_str().expect("words").to_owned();
         let (place, line) = (word("place"), word("line"));
         match place.as_str() {
