@@ -1,5 +1,6 @@
 //! Memory, descriptors, threads and disk of each node, every few seconds.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,7 @@ pub(super) struct Sample {
     #[serde(serialize_with = "crate::checks::as_seconds")]
     pub(super) at: Duration,
     pub(super) rss_bytes: u64,
+    /// Without connections of clients, which move to another node when theirs has a fault.
     pub(super) descriptors: u64,
     pub(super) threads: u64,
     pub(super) disk_bytes: u64,
@@ -79,8 +81,60 @@ fn sample(parent: u32, data_dir: &Path, start: Duration) -> Option<Sample> {
         };
         sample.rss_bytes += number("VmRSS:")? * 1_024;
         sample.threads += number("Threads:")?;
-        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        sample.descriptors += descriptors.count() as u64;
+        sample.descriptors += descriptors(pid)?;
     }
     Some(sample)
+}
+
+/// Returns the number of descriptors that are no established TCP connection. A connection that the client has closed, and
+/// the process has not, counts.
+fn descriptors(pid: u32) -> Option<u64> {
+    let connections = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).ok()?;
+    let established: HashSet<&str> = connections.lines().filter_map(established_inode).collect();
+    let is_connection = |link: &Path| {
+        let name = link.to_str().and_then(|link| link.strip_prefix("socket:["));
+        name.is_some_and(|inode| established.contains(inode.trim_end_matches(']')))
+    };
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    // One that was closed meanwhile has no link.
+    let links = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    Some(links.filter(|link| !is_connection(link)).count() as u64)
+}
+
+/// Returns the inode of a line of `/proc/PID/net/tcp` if the state is established (proc_pid_net(5)).
+fn established_inode(line: &str) -> Option<&str> {
+    let mut columns = line.split_whitespace();
+    let state = columns.nth(3)?;
+    columns.nth(5).filter(|_| state == "01")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn inodes_of_established_connections_are_read() {
+        let line = "   1: 0100007F:8AE0 0100007F:1CFB 01 00000000:00000000 00:00000000 00000000     0        0 215190 1 0 20 4 30 10 -1";
+        assert_eq!(established_inode(line), Some("215190"));
+        assert_eq!(established_inode(&line.replace(" 01 ", " 08 ")), None);
+        assert_eq!(established_inode("  sl  local_address rem_address   st tx_queue"), None);
+    }
+
+    #[test]
+    fn connections_of_clients_are_no_descriptors_until_the_client_has_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let clients: Vec<_> = (0..100).map(|_| connect()).collect();
+        let accepted: Vec<_> = (0..100).map(|_| listener.accept().unwrap()).collect();
+        let while_connected = descriptors(std::process::id()).unwrap();
+        drop(clients);
+        let mut afterwards = descriptors(std::process::id()).unwrap();
+        while afterwards < while_connected + 90 {
+            std::thread::yield_now();
+            afterwards = descriptors(std::process::id()).unwrap();
+        }
+        drop(accepted);
+    }
 }
