@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -87,14 +87,14 @@ impl Control {
         loop {
             if let Some((reply, length)) = reply::parse(&self.input)? {
                 let text = match reply {
-                    Reply::Status(text) | Reply::Bulk(text) => text.to_vec(),
-                    Reply::Null => Vec::new(),
+                    Reply::Status(text) | Reply::Bulk(text) => Ok(text.to_vec()),
+                    Reply::Null => Ok(Vec::new()),
                     Reply::Error(_) | Reply::Array(_) => {
-                        bail!("the server answered {}", describe(&reply))
+                        Err(anyhow!("the server answered {}", describe(&reply)))
                     }
                 };
                 self.input.drain(..length);
-                return Ok(text);
+                return text;
             }
             let mut chunk = [0; 4096];
             let count = self.stream.read(&mut chunk).context("reading the reply")?;
@@ -117,7 +117,30 @@ fn password_hash(password: &Password, salt: &str, rounds: u32) -> Result<String>
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn the_reply_after_an_error_is_that_of_the_next_command() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            (&stream).write_all(b"+HI {\"v\":2}\r\n").unwrap();
+            let lines = BufReader::new(&stream).lines();
+            for (_, reply) in lines.zip(["+OK\r\n", "-NOTUNIQUE locked\r\n", "+OK\r\n"]) {
+                (&stream).write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        let url = ServerUrl { address, password: None };
+        let mut control = Control::open(&url, Duration::from_secs(30)).unwrap();
+        assert!(format!("{:#}", control.command("PUSH {}").unwrap_err()).contains("NOTUNIQUE"));
+        assert_eq!(control.command("PUSH {}").unwrap(), b"OK");
+        drop(control);
+        server.join().unwrap();
+    }
 
     #[test]
     fn password_hash_matches_independent_vectors() {
