@@ -68,6 +68,9 @@ pub struct Groups {
     pub job_groups: BTreeSet<String>,
     /// Groups with a dump signal, at which workers log what they are doing.
     pub with_dump: BTreeSet<String>,
+    /// The names of apps with a command. The parent may still report the group of an app that has
+    /// `upstreams` now, or whose workers are still ending.
+    pub apps: BTreeSet<String>,
 }
 
 impl Groups {
@@ -113,7 +116,8 @@ impl Front {
         let reported = self.reported();
         let row = |mut view: AppView| {
             let totals = std::mem::take(&mut view.totals);
-            (rows::app_row(view, &reported, now), totals)
+            let is_run_by_weir = self.groups.apps.contains(&view.name);
+            (rows::app_row(view, is_run_by_weir, &reported, now), totals)
         };
         let shared = self.sockets.all().into_iter();
         let shared = shared.map(|(name, app)| shared::row(name, app, &reported, now));

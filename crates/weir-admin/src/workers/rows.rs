@@ -86,10 +86,16 @@ pub struct WorkerRow {
     pub replacement_failed: Option<String>,
 }
 
-pub(super) fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
+/// Returns the row of an app. Workers that Weir does not run (`upstreams`) are those of the front.
+pub(super) fn app_row(
+    view: AppView,
+    is_run_by_weir: bool,
+    reported: &Reported,
+    now: Timestamp,
+) -> AppRow {
     let jain_index = view.jain_index();
     let evictions = reported.counters.evictions(&view.name);
-    let group = reported.groups.get(&view.name);
+    let group = reported.groups.get(&view.name).filter(|_| is_run_by_weir);
     let mut workers: Vec<WorkerRow> = match group {
         Some(_) => process_rows(&view, reported, now),
         None => view.workers.iter().map(|load| add_load(WorkerRow::default(), load)).collect(),

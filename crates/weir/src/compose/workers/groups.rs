@@ -5,15 +5,18 @@ use weir_config::Settings;
 
 /// Returns the groups that the parent runs.
 pub(in crate::compose) fn groups(settings: &Settings) -> Groups {
-    let apps = settings.front.apps.iter().filter_map(|app| {
-        let launch = &app.processes.as_ref()?.launch;
-        launch.dump_signal.is_some().then(|| app.settings.name.clone())
-    });
+    let apps = || {
+        let apps = settings.front.apps.iter();
+        apps.filter_map(|app| Some((&app.settings.name, app.processes.as_ref()?)))
+    };
+    let dumping_apps = apps().filter(|(_, own)| own.launch.dump_signal.is_some());
+    let dumping_apps = dumping_apps.map(|(name, _)| name.clone());
     let job_groups = settings.workers.iter();
     let job_groups = job_groups.filter(|(_, own)| own.launch.dump_signal.is_some());
     let job_groups = job_groups.map(|(name, _)| name.clone());
     Groups {
         job_groups: settings.workers.keys().cloned().collect(),
-        with_dump: apps.chain(job_groups).collect(),
+        with_dump: dumping_apps.chain(job_groups).collect(),
+        apps: apps().map(|(name, _)| name.clone()).collect(),
     }
 }

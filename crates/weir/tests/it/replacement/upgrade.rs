@@ -207,6 +207,42 @@ fn app_removed_and_added_again_gets_its_workers() {
     assert!(weir.stop().success());
 }
 
+/// Returns the addresses of the serving workers.
+fn addresses(weir: &Weir) -> Vec<String> {
+    let listed = weir.site.ok(&["workers", "list", "--json", "--data-dir", "data"]);
+    let apps: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    let rows = apps[0]["workers"].as_array().expect("a list");
+    let serving = rows.iter().filter(|row| row["state"] == "serving");
+    serving.filter_map(|row| row["address"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn app_with_upstreams_after_a_command_lists_its_workers() {
+    let weir = start();
+    let with_command = settings(&weir.site.path().display().to_string(), "");
+    let upstream = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let upstream = upstream.local_addr().expect("an address").to_string();
+    let own: Vec<&str> = with_command.lines().filter(|line| !is_of_command(line)).collect();
+    let with_upstreams = own
+        .join("\n")
+        .replace("name = \"shop\"", &format!("name = \"shop\"\nupstreams = [\"{upstream}\"]"));
+    for _ in 0..2 {
+        weir.site.write(&with_upstreams);
+        replaced(&weir, "upgrade");
+        wait_until("the upstream is listed", || addresses(&weir) == [upstream.clone()]);
+        weir.site.write(&with_command);
+        wait_until("upgraded", || {
+            weir.site.run(&["upgrade", "--data-dir", "data"]).status.success()
+        });
+        wait_until("the workers are listed", || workers(&weir).len() == 3);
+    }
+    assert!(weir.stop().success());
+}
+
+fn is_of_command(line: &str) -> bool {
+    ["workers =", "folder =", "command ="].iter().any(|setting| line.starts_with(setting))
+}
+
 /// Says what signals it is sent.
 const SLEEPER: &str = "trap 'echo INT >> told; exit 0' INT; trap 'echo QUIT >> told; exit 0' QUIT; \
                        trap 'echo TERM >> told; exit 0' TERM; trap 'echo USR1 >> told' USR1; \
