@@ -378,6 +378,8 @@ pub struct Storage {
     /// The nodes that share the store, if others may. Those that have reported nothing for an hour are
     /// left out.
     pub nodes: Vec<NodeState>,
+    /// Queues that running processes of Sidekiq fetch from the same Redis.
+    pub sidekiq_queues: Vec<String>,
 }
 
 /// A state of the log that can be copied from its files while the log goes on.

@@ -106,6 +106,9 @@ pub struct StorageView {
     /// The nodes that share the store, if others may, by hostname.
     #[serde(default)]
     pub nodes: Vec<NodeView>,
+    /// Queues that running processes of Sidekiq fetch from the same Redis, by name.
+    #[serde(default)]
+    pub sidekiq_queues: Vec<String>,
 }
 
 /// One of several servers among which the jobs are divided.

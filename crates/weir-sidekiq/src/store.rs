@@ -26,6 +26,7 @@
 //! - `presence`, `statistics`, `class_metrics`, `class_metrics_flush`, `metrics_layout`,
 //!   `live_versions`: what Sidekiq's pages show about this node.
 //! - `server_figures`, `server_info`, `memory_reading`, `command_kinds`: what Redis reports of itself.
+//! - `sidekiq_processes`: the queues that Sidekiq's own processes fetch.
 //! - `sharded`: a store over several of these.
 //!
 //! Promise: a payload that no worker could run stops nothing and is never dropped. It goes to the
@@ -109,6 +110,7 @@ mod server_info;
 mod settings;
 mod settlement;
 mod sharded;
+mod sidekiq_processes;
 mod sleeping;
 mod split;
 mod statistics;
@@ -224,6 +226,7 @@ impl RedisStore {
             last_counts: RefCell::default(),
             page_end: RefCell::default(),
             memory: RefCell::default(),
+            sidekiq_queues: RefCell::default(),
             counted_at: Cell::new(Timestamp::default()),
         });
         let tasks = tasks::spawn(&core, &options.settings);

@@ -30,6 +30,11 @@ impl<'a> JobFacts<'a> {
         }
     }
 
+    /// Returns whether a running process of Sidekiq fetches the queue.
+    pub(super) fn is_served_by_sidekiq(&self, queue: &str) -> bool {
+        self.overview.log.sidekiq_queues.iter().any(|name| name == queue)
+    }
+
     /// Returns whether there are workers and none accepts jobs.
     pub(super) fn are_all_workers_leaving(&self) -> bool {
         !self.workers.is_empty() && !self.workers.iter().any(is_running)

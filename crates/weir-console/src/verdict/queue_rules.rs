@@ -46,9 +46,17 @@ impl QueueCondition {
     }
 }
 
-fn condition(queue: &view::QueueView, fetchers: &Fetchers<'_>) -> QueueCondition {
+fn condition(
+    queue: &view::QueueView,
+    fetchers: &Fetchers<'_>,
+    facts: &JobFacts<'_>,
+) -> QueueCondition {
     if queue.paused || queue.depth == 0 {
         return QueueCondition::None;
+    }
+    if facts.is_served_by_sidekiq(&queue.name) {
+        // Weir does not see the jobs that Sidekiq pushes and runs, so its rates say nothing.
+        return if is_late(queue) { QueueCondition::Late } else { QueueCondition::None };
     }
     let is_served = queue.working > 0 || queue.processed_per_second > 0.0;
     let grows = growth(queue).is_some();
@@ -82,7 +90,7 @@ fn each(
     describe: impl Fn(&view::QueueView, &Fetchers<'_>) -> (Severity, String, String),
 ) -> Vec<VerdictFinding> {
     let fetchers = Fetchers::new(facts.workers);
-    let matching = facts.queues.iter().filter(|queue| condition(queue, &fetchers) == wanted);
+    let matching = facts.queues.iter().filter(|queue| condition(queue, &fetchers, facts) == wanted);
     let finding = |queue: &view::QueueView| {
         let (severity, problem, remedy) = describe(queue, &fetchers);
         found(queue, Finding::new(wanted.rule(), severity, subject(queue), problem), remedy)
@@ -199,7 +207,9 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
         let target = queue.target_latency_seconds;
         let target =
             target.map_or(String::new(), |target| format!(" (target {})", duration(target)));
+        let is_of_sidekiq = facts.is_served_by_sidekiq(&queue.name);
         let over = match queue.drain_seconds {
+            _ if is_of_sidekiq => "; processes of Sidekiq fetch it".to_owned(),
             Some(seconds) => format!(", drains in {} at the present rate", duration(seconds)),
             None if queue.processed_per_second > 0.0 => " and does not shrink".to_owned(),
             None => " and no job is completed".to_owned(),
@@ -211,8 +221,8 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
             counted(queue.depth, "job"),
         );
         let remedy = match queue.drain_seconds {
-            Some(_) => "No action needed. Add workers to drain the queue faster.",
-            None => "Check what its workers are busy with.",
+            Some(_) if !is_of_sidekiq => "No action needed. Add workers to drain the queue faster.",
+            _ => "Check what its workers are busy with.",
         };
         (Severity::Warning, problem, remedy.to_owned())
     })

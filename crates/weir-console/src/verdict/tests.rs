@@ -369,6 +369,30 @@ fn jobs_without_any_worker_are_reported() {
 }
 
 #[test]
+fn queues_that_sidekiq_fetches_need_no_worker_of_weir() {
+    let beside_sidekiq = |server: &mut Server| {
+        server.workers.clear();
+        (server.overview.workers, server.overview.working) = (0, 0);
+        server.trend.processed_per_second = 0.0;
+        server.overview.log.sidekiq_queues = vec!["default".into(), "pull".into()];
+        for queue in &mut server.queues {
+            (queue.working, queue.depth, queue.latency_seconds) = (0, 900, 90.0);
+            (queue.pushed_per_second, queue.processed_per_second) = (1.0, 0.0);
+        }
+    };
+    check(&[], beside_sidekiq);
+    let late = "Queue pull has a latency of 10 min with 900 jobs; processes of Sidekiq fetch it";
+    check(&[(Level::Warning, late)], |server| {
+        beside_sidekiq(server);
+        server.queues[1].latency_seconds = 600.0;
+    });
+    check(&[(Level::Critical, "No worker is connected and 900 jobs wait")], |server| {
+        beside_sidekiq(server);
+        server.overview.log.sidekiq_queues.pop();
+    });
+}
+
+#[test]
 fn a_growing_queue_is_reported() {
     let grows = |server: &mut Server| {
         let pull = &mut server.queues[1];

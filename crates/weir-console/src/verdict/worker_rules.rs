@@ -13,7 +13,7 @@ pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<VerdictFinding
     let overview = facts.overview;
     let is_served = overview.workers > 0 || overview.working > 0 || overview.fetches_waiting > 0;
     let is_moving = facts.trend.processed_per_second > 0.0;
-    let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
+    let waiting = jobs_without_sidekiq(facts);
     if is_served || is_moving || waiting == 0 {
         return Vec::new();
     }
@@ -24,13 +24,19 @@ pub(super) fn no_worker_is_connected(facts: &JobFacts<'_>) -> Vec<VerdictFinding
     vec![VerdictFinding::new(finding, remedy, "/workers").affecting(waiting)]
 }
 
+/// Returns the number of jobs that wait for a worker of Weir: no process of Sidekiq fetches their queues.
+fn jobs_without_sidekiq(facts: &JobFacts<'_>) -> u64 {
+    let waiting = facts.queues.iter().filter(|queue| !queue.paused);
+    waiting.filter(|queue| !facts.is_served_by_sidekiq(&queue.name)).map(|queue| queue.depth).sum()
+}
+
 fn waits(jobs: u64) -> String {
     format!("{} {}", counted(jobs, "job"), if jobs == 1 { "waits" } else { "wait" })
 }
 
 /// Finds workers that are all quiet or stopping.
 pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
-    let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
+    let waiting = jobs_without_sidekiq(facts);
     let is_long = facts.overview.latency_seconds_max >= UNSERVED_SECONDS;
     if !facts.are_all_workers_leaving() || waiting == 0 || !is_long {
         return Vec::new();

@@ -82,6 +82,7 @@ fn log(storage: Storage) -> view::StorageView {
         sync_seconds_p99: storage.sync_seconds_p99,
         shards: storage.shards.into_iter().map(shard).collect(),
         nodes: storage.nodes.into_iter().map(Into::into).collect(),
+        sidekiq_queues: storage.sidekiq_queues,
     }
 }
 

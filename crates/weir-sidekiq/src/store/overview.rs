@@ -257,7 +257,9 @@ impl StoreCore {
         let (bytes, age) = self.memory_and_age().await;
         let (condition, nodes) = (self.link.condition(), self.known_nodes());
         let shards = self.cluster_shards();
-        Storage { kind: "redis", bytes, condition, age, shards, nodes, ..Storage::default() }
+        let sidekiq_queues = self.sidekiq_queues().await;
+        let kind = "redis";
+        Storage { kind, bytes, condition, age, shards, nodes, sidekiq_queues, ..Storage::default() }
     }
 
     /// Returns Redis' memory as it was read last, at most [`MEMORY_AGE_MAX`] ago unless Redis is away.

@@ -15,6 +15,8 @@ use super::stored::derived_hash;
 
 /// A process without a report for this long vanishes from the pages, as Sidekiq's own do.
 const REPORT_KEPT_SECONDS: i64 = 60;
+/// The tag of Weir's workers, which distinguishes them from Sidekiq's processes.
+pub(super) const TAG: &str = "weir";
 /// Hexadecimal digits at the end of an identity.
 const NONCE_DIGITS: usize = 12;
 /// Jobs of one worker that are shown.
@@ -128,7 +130,7 @@ fn info(worker: &WorkerReport, identity: &str) -> String {
         "hostname": worker.hostname,
         "started_at": started(worker.started),
         "pid": worker.pid,
-        "tag": "weir",
+        "tag": TAG,
         "concurrency": worker.busy.max(1),
         "queues": queues,
         "labels": worker.labels,

@@ -34,6 +34,7 @@ use super::returned::RecentlyReturned;
 use super::rounds::Rounds;
 use super::scripts::StoreScripts;
 use super::seconds;
+use super::sidekiq_processes::SidekiqQueues;
 use super::sleeping::SleepingQueues;
 use super::track_notes::{TrackNotes, TrackWriter};
 use super::undelivered_job::UndeliveredJob;
@@ -84,6 +85,8 @@ pub(super) struct StoreCore {
     /// Where the last page of a list ended, for the walk that goes on there.
     pub(super) page_end: RefCell<Option<PageEnd>>,
     pub(super) memory: RefCell<Option<MemoryReading>>,
+    /// The queues of Sidekiq's processes.
+    pub(super) sidekiq_queues: RefCell<Option<SidekiqQueues>>,
     pub(super) counted_at: Cell<Timestamp>,
 }
 

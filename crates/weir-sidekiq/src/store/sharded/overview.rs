@@ -1,6 +1,6 @@
 //! What the shards have together, and the state of each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -54,15 +54,19 @@ impl ShardedCore {
 
     pub(super) async fn storage(&self) -> Storage {
         let read = self.shards.iter().map(async |shard: &Shard| {
-            let mut problem = None;
+            let (mut problem, mut queues) = (None, Vec::new());
             if shard.is_usable() {
                 let storage = shard.store.storage().await;
                 shard.memory_bytes.set(storage.bytes);
                 problem = part_away(&storage.condition);
+                queues = storage.sidekiq_queues;
             }
-            (shard.state(), problem)
+            ((shard.state(), problem), queues)
         });
-        let (shards, partly): (Vec<_>, Vec<_>) = join_all(read).await.into_iter().unzip();
+        let (states, queues): (Vec<_>, Vec<_>) = join_all(read).await.into_iter().unzip();
+        let (shards, partly): (Vec<_>, Vec<_>) = states.into_iter().unzip();
+        let sidekiq_queues: BTreeSet<String> = queues.into_iter().flatten().collect();
+        let sidekiq_queues = sidekiq_queues.into_iter().collect();
         let away: Vec<String> = self
             .shards
             .iter()
@@ -78,7 +82,8 @@ impl ShardedCore {
         };
         let bytes = shards.iter().map(|shard| shard.memory_bytes).sum();
         let nodes = self.known_nodes();
-        Storage { kind: "redis", bytes, condition, shards, nodes, ..Storage::default() }
+        let kind = "redis";
+        Storage { kind, bytes, condition, shards, nodes, sidekiq_queues, ..Storage::default() }
     }
 
     /// Returns the nodes, each with its latest report on any shard.

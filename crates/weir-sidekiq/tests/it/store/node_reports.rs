@@ -157,3 +157,25 @@ fn a_node_is_known_as_long_as_one_shard_can_be_used() {
         assert_eq!(hostnames(&exchange(1, "other").await), ["one again", "other"]);
     });
 }
+
+/// Writes the heartbeat of a process as Sidekiq does.
+fn beat(redis: &RedisEndpoint, identity: &str, info: &str, quiet: bool) {
+    let mut client = client(redis);
+    let _: () = client.sadd("processes", identity).unwrap();
+    let fields = [("info", info), ("quiet", if quiet { "true" } else { "false" })];
+    let _: () = client.hset_multiple(identity, &fields).unwrap();
+}
+
+#[test]
+fn queues_of_running_sidekiq_processes_are_known() {
+    run(async |redis| {
+        beat(&redis, "box:1:a", r#"{"queues":["mailers","default"],"tag":"shop"}"#, false);
+        beat(&redis, "box:2:b", r#"{"queues":["quiet"],"tag":"shop"}"#, true);
+        beat(&redis, "box:3:c", r#"{"queues":["weirs"],"tag":"weir"}"#, false);
+        let mut other = client(&redis);
+        let _: () = other.sadd("processes", &["gone:4:d", "odd:5:e"]).unwrap();
+        let _: () = other.set("odd:5:e", "no hash").unwrap();
+        let node = lasting(&redis);
+        assert_eq!(node.store.storage().await.sidekiq_queues, ["default", "mailers"]);
+    });
+}
