@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
 
 use crate::files::Files;
+use crate::markdown;
 use crate::pack;
 use crate::page::{self, Page};
 use crate::search::{SearchIndex, SearchResults};
@@ -55,14 +56,14 @@ impl Library {
         self.pages().find(|path| site::name(path) == name || *path == name)
     }
 
-    /// Returns the text of the page in a file of [`Self::pages`].
+    /// Returns the text of the page in a file of [`Self::pages`], without HTML comments.
     pub fn markdown(&self, path: &str) -> Option<Cow<'_, str>> {
-        self.files.markdown(path)
+        Some(markdown::without_comments(&self.files.markdown(path)?).into())
     }
 
     /// Renders the page in a file of [`Self::pages`].
     pub fn page(&self, path: &str, site: Site) -> Option<Page> {
-        let markdown = self.files.markdown(path)?;
+        let markdown = self.markdown(path)?;
         Some(page::render(&self.files, path, &markdown, site))
     }
 

@@ -1,4 +1,4 @@
-//! One page: HTML, headings, and the texts that are searched. HTML in the Markdown is shown as text.
+//! One page: HTML, headings, and the texts that are searched. HTML in the Markdown is shown as text; comments were removed before.
 
 use pulldown_cmark::{Alignment, Event, Tag, TagEnd};
 
