@@ -489,3 +489,13 @@ fn an_export_without_the_new_lines_is_imported_as_before() {
     assert_eq!(client.run_command(&format!("PUSH {again}")), "-NOTUNIQUE Job not unique");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn an_empty_input_is_reported() {
+    let weir = start_embedded();
+    weir.site.write_file("jobs.jsonl", b"");
+    let shown = weir.site.shown(&["jobs", "import", "--unchecked", "jobs.jsonl"]);
+    assert!(shown.contains("0 jobs imported, 0 rejected"), "{shown}");
+    assert!(shown.contains("warning: the input has no lines"), "{shown}");
+    assert!(weir.stop().success());
+}

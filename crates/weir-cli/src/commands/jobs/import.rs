@@ -103,6 +103,9 @@ fn report(arguments: &JobsImportArgs, progress: &ImportProgress) -> anyhow::Resu
             output::line(&format!("{entries} of batches, progress and cron jobs imported"));
         }
     }
+    if input_was_empty(progress) {
+        output::note(EMPTY_INPUT);
+    }
     if let Some(file) = progress.rejected_file().filter(|_| rejected_total > 0) {
         output::note(&format!(
             "the rejected lines are in {0}; correct the cause, then: weir jobs import --unchecked {0}",
@@ -110,6 +113,13 @@ fn report(arguments: &JobsImportArgs, progress: &ImportProgress) -> anyhow::Resu
         ));
     }
     Ok(())
+}
+
+/// An export of nothing still has an end line, so this is the output of a program that failed, or the wrong file.
+const EMPTY_INPUT: &str = "warning: the input has no lines; did the program that writes it fail?";
+
+fn input_was_empty(progress: &ImportProgress) -> bool {
+    progress.lines == 0
 }
 
 /// Compares what Weir confirmed with what was read.
