@@ -144,9 +144,14 @@ impl std::fmt::Display for Summary {
         formatter.write_str(&self.cause)?;
         match self.drain {
             Some(Drain::After(left)) if self.severity.is_some() => {
-                let which = if self.unserved.is_empty() { "all" } else { "the other" };
                 let left = wording::about(left, self.between);
-                write!(formatter, "; {which} queues will be empty in {left}")?;
+                if self.growing.iter().any(|it| it.starts_with("queue")) {
+                    // All jobs together become fewer; the growing queues are named below.
+                    write!(formatter, "; the backlog of all queues together lasts {left}")?;
+                } else {
+                    let which = if self.unserved.is_empty() { "all" } else { "the other" };
+                    write!(formatter, "; {which} queues will be empty in {left}")?;
+                }
             }
             _ => {}
         }
@@ -282,6 +287,24 @@ mod tests {
         );
         observation.jobs.known_mut().processes.clear();
         assert_eq!(advise(&observation).verdict.drain, Some(Drain::Stands));
+    }
+
+    #[test]
+    fn a_growing_queue_is_not_said_to_be_empty_soon() {
+        let growing = Summary {
+            severity: Some(Severity::Warning),
+            cause: "queue push: late".to_owned(),
+            drain: Some(Drain::After(Duration::from_secs(349))),
+            between: None,
+            unserved: Vec::new(),
+            growing: vec!["queue images (9 jobs)".to_owned()],
+            next: None,
+        };
+        let line = growing.to_string();
+        assert!(line.contains("; the backlog of all queues together lasts 5 min 49 s; "), "{line}");
+        assert!(line.ends_with("; queue images (9 jobs) is growing"), "{line}");
+        let shrinking = Summary { growing: Vec::new(), ..growing };
+        assert!(shrinking.to_string().ends_with("; all queues will be empty in 5 min 49 s"));
     }
 
     #[test]

@@ -81,8 +81,9 @@ pub(super) fn workers_are_evicted(front: &FrontSnapshot) -> Vec<VerdictFinding> 
     let found = front.apps.iter().filter_map(|app| {
         let evicted = front.minute(app).evictions;
         let workers = counted(evicted, "worker");
+        let verb = if evicted == 1 { "was" } else { "were" };
         let problem =
-            format!("{workers} of {} were stuck and evicted in the last minute", app.name);
+            format!("{workers} of {} {verb} stuck and evicted in the last minute", app.name);
         let remedy = "Each was replaced and lost its requests. The log has what they were doing \
                     (dump_signal).";
         (evicted > 0).then(|| finding(app, ("workers-evicted", Severity::Warning), problem, remedy))

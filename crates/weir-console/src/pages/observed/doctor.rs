@@ -156,6 +156,10 @@ impl VerdictPart {
 fn until(drain: Drain, verdict: &Summary) -> String {
     match drain {
         Drain::Empty => "No jobs are waiting.".to_owned(),
+        Drain::After(remaining) if verdict.growing.iter().any(|it| it.starts_with("queue")) => {
+            let left = wording::about(remaining, verdict.between);
+            format!("The backlog of all queues together lasts {left}.")
+        }
         Drain::After(remaining) => {
             let subject = if verdict.unserved.is_empty() { "All" } else { "The other" };
             format!("{subject} queues are empty in {}.", wording::about(remaining, verdict.between))
