@@ -382,11 +382,11 @@ fn queues_that_sidekiq_fetches_need_no_worker_of_weir() {
     };
     check(&[], beside_sidekiq);
     let late = "Queue pull has a latency of 10 min with 900 jobs; processes of Sidekiq fetch it";
-    check(&[(Level::Warning, late)], |server| {
+    check(&[(Severity::Warning, late)], |server| {
         beside_sidekiq(server);
         server.queues[1].latency_seconds = 600.0;
     });
-    check(&[(Level::Critical, "No worker is connected and 900 jobs wait")], |server| {
+    check(&[(Severity::Critical, "No worker is connected and 900 jobs wait")], |server| {
         beside_sidekiq(server);
         server.overview.log.sidekiq_queues.pop();
     });
