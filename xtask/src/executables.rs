@@ -31,11 +31,21 @@ struct Executable {
     folder: PathBuf,
 }
 
+impl Executable {
+    /// Returns whether its tests start the whole product.
+    fn is_of_product(&self) -> bool {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        self.folder.ends_with("crates/weir") && name.is_some_and(|name| name.starts_with("it-"))
+    }
+}
+
 /// Prints the output of every executable and returns whether all tests passed.
 pub(crate) fn run(root: &Path) -> anyhow::Result<bool> {
     let mut executables = build(root)?;
-    // The largest have the most tests, and are last in the list that threads take from.
-    executables.sort_by_key(|it| fs::metadata(&it.path).map_or(0, |metadata| metadata.len()));
+    // The last one is taken first. The largest have the most tests.
+    executables.sort_by_key(|it| {
+        (it.is_of_product(), fs::metadata(&it.path).map_or(0, |metadata| metadata.len()))
+    });
     let waiting = Mutex::new(executables);
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let libraries = libraries(root)?;
@@ -100,7 +110,7 @@ fn execute(executable: &Executable, libraries: &Path) -> anyhow::Result<bool> {
         .current_dir(folder)
         .env("CARGO_MANIFEST_DIR", folder)
         .env("LD_LIBRARY_PATH", env::join_paths(folders)?)
-        .env("RUST_TEST_THREADS", tests_at_once())
+        .env("RUST_TEST_THREADS", tests_at_once(executable))
         .stdin(Stdio::null())
         .output()
         .with_context(|| path.display().to_string())?;
@@ -108,11 +118,12 @@ fn execute(executable: &Executable, libraries: &Path) -> anyhow::Result<bool> {
     Ok(output.status.success())
 }
 
-/// Returns how many tests of an executable run at once: more than there are cores, because most wait for servers and
-/// clocks.
-fn tests_at_once() -> String {
+/// Returns how many tests of an executable run at once. Those of the whole product take longer than all others together,
+/// and most of them wait for servers and clocks: half as many more as there are cores.
+fn tests_at_once(executable: &Executable) -> String {
     let of_caller = env::var("RUST_TEST_THREADS").ok();
-    of_caller.unwrap_or_else(|| (cores() * 3).div_ceil(2).to_string())
+    let threads = if executable.is_of_product() { (cores() * 3).div_ceil(2) } else { cores() };
+    of_caller.unwrap_or_else(|| threads.to_string())
 }
 
 fn cores() -> usize {
@@ -147,5 +158,9 @@ mod tests {
         assert_eq!(executables.len(), 1);
         assert_eq!(executables[0].path, Path::new("/t/a-1"));
         assert_eq!(executables[0].folder, Path::new("/a"));
+        assert!(!executables[0].is_of_product());
+        let product =
+            |path: &str| Executable { path: path.into(), folder: "/r/crates/weir".into() };
+        assert!(product("/t/it-1").is_of_product() && !product("/t/weir-1").is_of_product());
     }
 }

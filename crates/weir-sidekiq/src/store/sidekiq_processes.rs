@@ -9,20 +9,13 @@ use tokio::time::Instant;
 
 use super::link_connection::LinkConnection;
 use super::presence;
-use super::store_core::StoreCore;
+use super::store_core::{SidekiqQueues, StoreCore};
 use crate::heartbeat::HeartbeatInfo;
 
 /// Processes whose heartbeats are read.
 const PROCESSES_MAX: usize = 1_000;
 /// Half of the interval of Sidekiq's heartbeats.
 const AGE_MAX: Duration = Duration::from_secs(5);
-
-/// The queues when they were read last.
-#[derive(Clone, Debug)]
-pub(super) struct SidekiqQueues {
-    pub(super) names: Vec<String>,
-    pub(super) at: Instant,
-}
 
 impl StoreCore {
     /// Returns the queues that processes of Sidekiq fetch, by name. While Redis is away, those read last.

@@ -34,7 +34,6 @@ use super::returned::RecentlyReturned;
 use super::rounds::Rounds;
 use super::scripts::StoreScripts;
 use super::seconds;
-use super::sidekiq_processes::SidekiqQueues;
 use super::sleeping::SleepingQueues;
 use super::track_notes::{TrackNotes, TrackWriter};
 use super::undelivered_job::UndeliveredJob;
@@ -42,6 +41,13 @@ use super::waiting::WaitingFetches;
 
 /// Names of queues that are logged once as not served.
 const INVALID_NAMES_MAX: usize = 100;
+
+/// The queues that Sidekiq's processes fetched when they were read last.
+#[derive(Clone, Debug)]
+pub(super) struct SidekiqQueues {
+    pub(super) names: Vec<String>,
+    pub(super) at: Instant,
+}
 
 /// The store, without its tasks.
 #[derive(Debug)]
