@@ -2,6 +2,7 @@
 //! the other, and most tests wait for servers and clocks.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -120,10 +121,9 @@ fn execute(executable: &Executable, libraries: &Path) -> anyhow::Result<bool> {
 
 /// Returns how many tests of an executable run at once. Those of the whole product take longer than all others together,
 /// and most of them wait for servers and clocks: half as many more as there are cores.
-fn tests_at_once(executable: &Executable) -> String {
-    let of_caller = env::var("RUST_TEST_THREADS").ok();
+fn tests_at_once(executable: &Executable) -> OsString {
     let threads = if executable.is_of_product() { (cores() * 3).div_ceil(2) } else { cores() };
-    of_caller.unwrap_or_else(|| threads.to_string())
+    env::var_os("RUST_TEST_THREADS").unwrap_or_else(|| threads.to_string().into())
 }
 
 fn cores() -> usize {

@@ -17,6 +17,9 @@ const PROCESSES_MAX: usize = 1_000;
 /// Half of the interval of Sidekiq's heartbeats.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
+/// `info` and `quiet` of a process.
+type Heartbeat = (Option<Vec<u8>>, Option<Vec<u8>>);
+
 impl StoreCore {
     /// Returns the queues that processes of Sidekiq fetch, by name. While Redis is away, those read last.
     pub(super) async fn sidekiq_queues(self: &Rc<Self>) -> Vec<String> {
@@ -46,8 +49,7 @@ impl StoreCore {
         for identity in identities.iter().take(PROCESSES_MAX) {
             let mut read = redis::cmd("HMGET");
             read.arg(self.keys.process(identity)).arg("info").arg("quiet");
-            let fields: Result<(Option<Vec<u8>>, Option<Vec<u8>>), _> =
-                read.query_async(connection).await;
+            let fields: Result<Heartbeat, _> = read.query_async(connection).await;
             // A process that ended has no such key; a key of another type is no process.
             let Ok((Some(info), quiet)) = fields else { continue };
             queues.extend(fetched_queues(&info, quiet.as_deref()));

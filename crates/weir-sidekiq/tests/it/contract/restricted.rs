@@ -260,7 +260,8 @@ async fn nodes_and_pages(redis: RedisEndpoint) {
     };
     assert_eq!(one.store.exchange_reports(NodeReport::default(), vec![worker]).await, []);
     let beat = (Wid::new("w1"), Duration::from_secs(1));
-    let known = one.store.exchange_beats(std::slice::from_ref(&beat), &[beat.0.clone()]).await;
+    let known =
+        one.store.exchange_beats(std::slice::from_ref(&beat), std::slice::from_ref(&beat.0)).await;
     assert_eq!(known.unwrap().len(), 1);
     one.store.fail(report("job-00002")).await.unwrap();
     drop(one.crash());

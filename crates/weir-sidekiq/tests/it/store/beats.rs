@@ -85,7 +85,7 @@ fn the_latest_beat_that_any_shard_knows_counts() {
         let [a] = wids(["a"]);
         node.store.exchange_beats(&[(a.clone(), SECOND)], &[]).await.unwrap();
         one.run(&[&["ZADD", "weir:beats", "1000", "a"]]);
-        let known = node.store.exchange_beats(&[], &[a.clone()]).await.unwrap();
+        let known = node.store.exchange_beats(&[], std::slice::from_ref(&a)).await.unwrap();
         assert_eq!(between(&known, SECOND, 100 * SECOND), ["a"]);
         drop(two);
         // As the other node tells all shards, one of them is enough.

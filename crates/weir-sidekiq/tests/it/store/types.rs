@@ -159,7 +159,8 @@ fn jobs_that_were_reserved_before_the_limit_count() {
         let (one, other) = (Node::open(&redis), Node::open(&redis));
         push(&one, "q", 1, "A A A A X A A").await;
         // Of a node that has ended without a goodbye, of one with other settings, and of this node.
-        let dying = Node::open(&redis);
+        // Its lease outlasts the test.
+        let dying = Node::open_in(tempfile::tempdir().unwrap(), &redis, Duration::from_secs(60));
         assert_eq!(dying.fetch_now("q").await.as_deref(), Some("A-000001"));
         drop(dying.crash());
         assert_eq!(other.fetch_now("q").await.as_deref(), Some("A-000002"));
