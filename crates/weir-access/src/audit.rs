@@ -21,12 +21,12 @@ use std::time::Duration;
 use axum::http::{Response, StatusCode};
 use tokio::sync::oneshot::{self, Receiver};
 use weir_base::clock::Clock;
+use weir_base::line_log::LineLog;
 
 pub use self::entry::{AuditEntry, AuditPage, AuditQuery, ChangeOutcome};
 use self::writer::{PendingEntry, Unwritten, Writer};
 use crate::caller::Caller;
 use crate::change::Change;
-use crate::line_log::LineLog;
 use crate::metrics::AuditMetrics;
 
 /// Entries that wait for the thread that writes. More would need more changes at once than the API accepts connections.

@@ -6,7 +6,7 @@
 //! - [`caller`]: who sent a request.
 //! - [`change`]: a request as the table sees it; [`request_body`]: its fields.
 //! - [`password`]: Argon2id hashes of passwords.
-//! - [`audit`]: the audit log, over the files of [`line_log`]; [`metrics`]: its metrics.
+//! - [`audit`]: the audit log, in the files of [`weir_base::line_log`]; [`metrics`]: its metrics.
 //!
 //! The crate must not know the console, the admin API, `weir.toml` or any domain: of a request it reads the path and the
 //! fields that the table names.
@@ -14,7 +14,6 @@
 pub mod audit;
 pub mod caller;
 pub mod change;
-pub mod line_log;
 pub mod metrics;
 pub mod password;
 pub mod request_body;

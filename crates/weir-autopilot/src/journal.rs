@@ -1,19 +1,17 @@
 //! The journal: what the autopilot did, said and saw of it, one JSON object a line.
 //!
-//! Two files: `journal.jsonl` is appended to, and becomes `journal.1.jsonl` when it has half of the permitted bytes. A
-//! line that a crash has torn is skipped when the files are read. The newest entries are in memory as well.
+//! The lines are in `journal.jsonl` and `journal.1.jsonl` ([`LineLog`]). A line that a crash has cut off is skipped when
+//! they are read. The newest entries are in memory as well.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use weir_base::line_log::LineLog;
 
 use crate::mode::Mode;
-
-const PRESENT: &str = "journal.jsonl";
-const EARLIER: &str = "journal.1.jsonl";
 
 /// What an entry is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,12 +125,7 @@ pub struct JournalEntry {
 /// The journal. Its functions block on the disk.
 #[derive(Debug)]
 pub struct Journal {
-    directory: PathBuf,
-    bytes_max: u64,
-    file: Option<File>,
-    bytes: u64,
-    /// The file ends within a line.
-    is_torn: bool,
+    log: LineLog,
     next_id: u64,
     entries: VecDeque<JournalEntry>,
     entries_max: usize,
@@ -145,22 +138,12 @@ impl Journal {
     /// The files cannot be read.
     pub fn open(directory: &Path, bytes_max: u64, entries_max: usize) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
-        let mut journal = Self {
-            directory: directory.to_owned(),
-            bytes_max,
-            file: None,
-            bytes: 0,
-            is_torn: false,
-            next_id: 1,
-            entries: VecDeque::new(),
-            entries_max: entries_max.max(1),
-        };
-        for name in [EARLIER, PRESENT] {
-            let text = read(&directory.join(name), bytes_max)?;
-            text.split(|byte| *byte == b'\n').for_each(|line| journal.remember_line(line));
-            journal.bytes = text.len() as u64;
-            journal.is_torn = text.last().is_some_and(|byte| *byte != b'\n');
-        }
+        let log = LineLog::new(directory, "journal", bytes_max);
+        let texts = log.read()?;
+        let (entries, entries_max) = (VecDeque::new(), entries_max.max(1));
+        let mut journal = Self { log, next_id: 1, entries, entries_max };
+        let lines = texts.iter().flat_map(|text| text.split(|byte| *byte == b'\n'));
+        lines.for_each(|line| journal.remember_line(line));
         Ok(journal)
     }
 
@@ -186,36 +169,10 @@ impl Journal {
         entry.id = self.next_id;
         self.next_id += 1;
         let id = entry.id;
-        let mut line = serde_json::to_vec(&entry)?;
-        line.push(b'\n');
+        let line = serde_json::to_vec(&entry)?;
         self.remember(entry);
-        self.write(&line)?;
+        self.log.append(&line)?;
         Ok(id)
-    }
-
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        let is_full = self.bytes + line.len() as u64 > self.bytes_max / 2;
-        if is_full && self.bytes > 0 {
-            self.file = None;
-            fs::rename(self.directory.join(PRESENT), self.directory.join(EARLIER))?;
-            (self.bytes, self.is_torn) = (0, false);
-        }
-        let mut file = match self.file.take() {
-            Some(file) => file,
-            None => File::options().create(true).append(true).open(self.directory.join(PRESENT))?,
-        };
-        if self.is_torn {
-            file.write_all(b"\n")?;
-            self.bytes += 1;
-        }
-        // Until it is written as a whole.
-        self.is_torn = true;
-        file.write_all(line)?;
-        file.sync_data()?;
-        self.is_torn = false;
-        self.bytes += line.len() as u64;
-        self.file = Some(file);
-        Ok(())
     }
 
     /// Returns the newest entries, the oldest of them first.
@@ -225,19 +182,12 @@ impl Journal {
     }
 }
 
-/// Reads at most so many bytes; nothing of a file that is missing.
-fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(bytes_max).read_to_end(&mut text).map(|_| text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PRESENT: &str = "journal.jsonl";
+    const EARLIER: &str = "journal.1.jsonl";
 
     fn entry(text: &str) -> JournalEntry {
         JournalEntry { text: text.to_owned(), ..JournalEntry::default() }

@@ -7,6 +7,7 @@
 //! - [`hint`]: "did you mean" suggestions.
 //! - [`history`]: metrics over time, in ring files of fixed size.
 //! - [`kept`]: state that survives a restart in small JSON files.
+//! - [`line_log`]: lines in two files of limited size.
 //! - [`listen_address`]: parsed listening addresses.
 //! - [`node`]: what nodes that share a store report about themselves.
 //! - [`ring`]: consistent hashing of keys to nodes.
@@ -26,6 +27,7 @@ pub mod failed_attempts;
 pub mod hint;
 pub mod history;
 pub mod kept;
+pub mod line_log;
 pub mod listen_address;
 pub mod node;
 pub mod ring;

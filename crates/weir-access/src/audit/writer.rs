@@ -6,9 +6,9 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use weir_base::line_log::LineLog;
 
 use super::entry::AuditEntry;
-use crate::line_log::LineLog;
 use crate::metrics::AuditMetrics;
 
 /// Entries in memory while the log cannot be written; then the oldest are lost, except in the process's own log.
