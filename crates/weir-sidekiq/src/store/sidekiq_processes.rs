@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::RedisError;
+use redis::{Pipeline, RedisError, Value, from_redis_value};
 use tokio::time::Instant;
 
 use super::link_connection::LinkConnection;
@@ -14,6 +14,8 @@ use crate::heartbeat::HeartbeatInfo;
 
 /// Processes whose heartbeats are read.
 const PROCESSES_MAX: usize = 1_000;
+/// Processes whose heartbeats are read with one round trip.
+const PROCESSES_PER_CALL: usize = 100;
 /// Half of the interval of Sidekiq's heartbeats.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
@@ -46,13 +48,21 @@ impl StoreCore {
         scan.arg(self.keys.processes()).arg(0).arg("COUNT").arg(PROCESSES_MAX);
         let (_, identities): (u64, Vec<String>) = scan.query_async(connection).await?;
         let mut queues = BTreeSet::new();
-        for identity in identities.iter().take(PROCESSES_MAX) {
-            let mut read = redis::cmd("HMGET");
-            read.arg(self.keys.process(identity)).arg("info").arg("quiet");
-            let fields: Result<Heartbeat, _> = read.query_async(connection).await;
-            // A process that ended has no such key; a key of another type is no process.
-            let Ok((Some(info), quiet)) = fields else { continue };
-            queues.extend(fetched_queues(&info, quiet.as_deref()));
+        for some in identities.chunks(PROCESSES_PER_CALL).take(PROCESSES_MAX / PROCESSES_PER_CALL) {
+            let mut read = Pipeline::new();
+            // A key of another type is no process.
+            read.ignore_errors();
+            for identity in some {
+                read.cmd("HMGET").arg(self.keys.process(identity)).arg("info").arg("quiet");
+            }
+            let heartbeats: Vec<Value> = read.query_async(connection).await?;
+            for heartbeat in heartbeats {
+                // A process that ended has no such key.
+                let Ok((Some(info), quiet)) = from_redis_value::<Heartbeat>(heartbeat) else {
+                    continue;
+                };
+                queues.extend(fetched_queues(&info, quiet.as_deref()));
+            }
         }
         Ok(queues)
     }
