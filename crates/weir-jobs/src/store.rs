@@ -729,12 +729,11 @@ pub trait Store: 'static {
         Vec::new()
     }
 
-    /// Tells the other nodes how long ago workers have sent a BEAT to this one, and returns how long ago those of
-    /// `overdue` have sent one to any node, as far as it is known. Called if the store is
-    /// [`shared`](Capabilities::shared).
+    /// Stores how long ago workers sent a BEAT to this node, and returns how long ago those of `overdue` sent one to any
+    /// node, as far as it is known. Called if the store is [`shared`](Capabilities::shared).
     async fn exchange_beats(
         &self,
-        _heard: &[(Wid, Duration)],
+        _received: &[(Wid, Duration)],
         _overdue: &[Wid],
     ) -> Result<Vec<(Wid, Duration)>, StoreError> {
         Ok(Vec::new())

@@ -38,8 +38,8 @@ pub(crate) struct Profile {
 #[derive(Debug, Default)]
 pub(crate) struct WorkerRegistry {
     by_wid: HashMap<Wid, RegisteredWorker>,
-    /// Workers whose BEAT the other nodes of a shared store have not been told of.
-    heard: HashSet<Wid>,
+    /// Workers whose latest BEAT has not been shared with the other nodes of the store.
+    unshared_beats: HashSet<Wid>,
 }
 
 #[derive(Debug)]
@@ -203,26 +203,22 @@ impl WorkerRegistry {
         worker.profile.rss_kb = rss_kb.unwrap_or(worker.profile.rss_kb);
         worker.advance(own_state.unwrap_or_default());
         let state = worker.state;
-        if !self.heard.contains(wid) {
-            self.heard.insert(Wid::new(wid));
+        if !self.unshared_beats.contains(wid) {
+            self.unshared_beats.insert(Wid::new(wid));
         }
         Some(state)
     }
 
-    /// Returns how long ago the workers sent their last BEAT that have sent one since the last call.
-    pub(crate) fn take_heard(&mut self, now: Timestamp) -> Vec<(Wid, Duration)> {
-        let heard = std::mem::take(&mut self.heard).into_iter();
-        heard
-            .filter_map(|wid| {
-                let age = now.since(self.by_wid.get(&wid)?.last_beat);
-                Some((wid, age))
-            })
-            .collect()
+    /// Removes the workers whose latest BEAT has not been shared, and returns how long ago each sent it.
+    pub(crate) fn take_unshared_beats(&mut self, now: Timestamp) -> Vec<(Wid, Duration)> {
+        let wids = std::mem::take(&mut self.unshared_beats).into_iter();
+        let age = |wid: &Wid| Some(now.since(self.by_wid.get(wid)?.last_beat));
+        wids.filter_map(|wid| age(&wid).map(|age| (wid, age))).collect()
     }
 
-    /// Returns `heard` with the next [`Self::take_heard`] again: the other nodes could not be told.
-    pub(crate) fn keep_heard(&mut self, heard: impl IntoIterator<Item = Wid>) {
-        self.heard.extend(heard);
+    /// Adds workers whose BEAT could not be shared.
+    pub(crate) fn restore_unshared_beats(&mut self, wids: impl IntoIterator<Item = Wid>) {
+        self.unshared_beats.extend(wids);
     }
 
     /// Returns the workers that have sent no BEAT to this node for `timeout`.
@@ -232,7 +228,7 @@ impl WorkerRegistry {
     }
 
     /// Records that a worker sent a BEAT to another node.
-    pub(crate) fn beat_elsewhere(&mut self, wid: &Wid, at: Timestamp) {
+    pub(crate) fn record_remote_beat(&mut self, wid: &Wid, at: Timestamp) {
         if let Some(worker) = self.by_wid.get_mut(wid) {
             worker.last_beat = worker.last_beat.max(at);
         }

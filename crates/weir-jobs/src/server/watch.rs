@@ -34,7 +34,7 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
         }
         let were_shared =
             std::mem::replace(&mut are_beats_shared, share_beats(&service, now).await);
-        // Meanwhile the beats of living workers may have reached nodes that could not tell of them.
+        // While the store was away, living workers may have sent their BEATs to nodes that could not share them.
         if are_beats_shared && !were_shared {
             service.workers.borrow_mut().renew(now);
         }
@@ -52,27 +52,28 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<JobService<S>>) {
     }
 }
 
-/// Tells the other nodes of a shared store which workers have sent a BEAT here, and asks them for those that have not
-/// sent one for `heartbeat_timeout`: the connections of one worker may be to several nodes, and a BEAT reaches one of
-/// them. Returns whether that is done.
+/// Shares the BEATs that this node received with the other nodes of the store, and asks for those of workers that have
+/// sent none to this node for `heartbeat_timeout`: the connections of a worker may be spread over the nodes, and a BEAT
+/// reaches one of them. Returns whether the store could be used.
 async fn share_beats<S: Store>(service: &JobService<S>, now: Timestamp) -> bool {
-    let (heard, overdue) = {
+    let limit = service.settings().limits.heartbeat_timeout;
+    let (received, overdue) = {
         let mut workers = service.workers.borrow_mut();
-        let limit = service.settings().limits.heartbeat_timeout;
-        (workers.take_heard(now), workers.overdue(now, limit))
+        (workers.take_unshared_beats(now), workers.overdue(now, limit))
     };
-    if !service.store.capabilities().shared || (heard.is_empty() && overdue.is_empty()) {
+    if !service.store.capabilities().shared || (received.is_empty() && overdue.is_empty()) {
         return true;
     }
-    match service.store.exchange_beats(&heard, &overdue).await {
+    match service.store.exchange_beats(&received, &overdue).await {
         Ok(beats) => {
             let mut workers = service.workers.borrow_mut();
-            beats.iter().for_each(|(wid, age)| workers.beat_elsewhere(wid, now - *age));
+            beats.iter().for_each(|(wid, age)| workers.record_remote_beat(wid, now - *age));
             true
         }
         Err(error) => {
-            tracing::debug!(%error, "heartbeats of workers are not shared with the other nodes");
-            service.workers.borrow_mut().keep_heard(heard.into_iter().map(|(wid, _)| wid));
+            tracing::debug!(%error, "heartbeats of workers could not be shared with the other nodes");
+            let wids = received.into_iter().map(|(wid, _)| wid);
+            service.workers.borrow_mut().restore_unshared_beats(wids);
             false
         }
     }

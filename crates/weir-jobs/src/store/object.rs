@@ -111,7 +111,7 @@ macro_rules! operations {
             backup_point() -> Result<BackupPoint, StoreError>;
             exchange_reports(node: NodeReport, workers: Vec<WorkerReport>)
                 -> Vec<(Wid, WorkerDirective)>;
-            exchange_beats(heard: &$a [(Wid, Duration)], overdue: &$a [Wid])
+            exchange_beats(received: &$a [(Wid, Duration)], overdue: &$a [Wid])
                 -> Result<Vec<(Wid, Duration)>, StoreError>;
             close() -> Result<(), StoreError>;
         }

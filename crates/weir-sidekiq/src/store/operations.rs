@@ -323,10 +323,10 @@ impl Store for RedisStore {
 
     async fn exchange_beats(
         &self,
-        heard: &[(Wid, Duration)],
+        received: &[(Wid, Duration)],
         overdue: &[Wid],
     ) -> Result<Vec<(Wid, Duration)>, StoreError> {
-        self.core.exchange_beats(heard, overdue).await
+        self.core.exchange_beats(received, overdue).await
     }
 
     fn allocate(&self, allocation: Allocation) {

@@ -112,14 +112,14 @@ impl ShardedCore {
         reported.await.done.into_iter().flat_map(|(_, directives)| directives).collect()
     }
 
-    /// Tells every shard when workers sent a BEAT to this node, and returns the latest ones that any shard knows.
+    /// Stores on every shard when workers sent a BEAT to this node, and returns the latest BEATs that any shard knows.
     pub(super) async fn exchange_beats(
         &self,
-        heard: &[(Wid, Duration)],
+        received: &[(Wid, Duration)],
         overdue: &[Wid],
     ) -> Result<Vec<(Wid, Duration)>, StoreError> {
         let exchanged =
-            self.on_all(async |shard: &Shard| shard.core().exchange_beats(heard, overdue).await);
+            self.on_all(async |shard: &Shard| shard.core().exchange_beats(received, overdue).await);
         let mut latest: HashMap<Wid, Duration> = HashMap::new();
         for (wid, age) in exchanged.await.any_done()?.into_iter().flat_map(|(_, known)| known) {
             latest.entry(wid).and_modify(|least| *least = age.min(*least)).or_insert(age);

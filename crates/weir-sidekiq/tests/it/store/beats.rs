@@ -1,4 +1,4 @@
-//! A worker whose connections are to several nodes: each BEAT reaches one of them, and all must know it.
+//! The latest BEAT of a worker to any node is known to all nodes.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn every_node_knows_the_last_beat_to_any_node() {
         assert_eq!(between(&known, 50 * SECOND, 400 * SECOND), ["a"]);
         assert_eq!(between(&known, 500 * SECOND, 900 * SECOND), ["b"]);
         assert_eq!(known.len(), 2);
-        // What another node heard earlier is no news; what it heard later is.
+        // An earlier beat does not replace a later one.
         other
             .store
             .exchange_beats(&[(a.clone(), 500 * SECOND), (b.clone(), SECOND)], &[])
@@ -51,13 +51,13 @@ fn every_node_knows_the_last_beat_to_any_node() {
 }
 
 #[test]
-fn beats_of_many_workers_are_told_in_several_calls_and_forgotten_after_a_day() {
+fn beats_of_many_workers_are_stored_in_several_calls_and_forgotten_after_a_day() {
     run(async |redis| {
         let node = Node::open(&redis);
         let many: Vec<Wid> =
             (0..1_234).map(|number| Wid::new(&format!("worker-{number}"))).collect();
-        let heard: Vec<_> = many.iter().map(|wid| (wid.clone(), SECOND)).collect();
-        node.store.exchange_beats(&heard, &[]).await.unwrap();
+        let received: Vec<_> = many.iter().map(|wid| (wid.clone(), SECOND)).collect();
+        node.store.exchange_beats(&received, &[]).await.unwrap();
         assert_eq!(node.store.exchange_beats(&[], &many).await.unwrap().len(), 1_234);
         let [old] = wids(["old"]);
         node.store.exchange_beats(&[(old.clone(), 25 * 3_600 * SECOND)], &[]).await.unwrap();
@@ -88,7 +88,7 @@ fn the_latest_beat_that_any_shard_knows_counts() {
         let known = node.store.exchange_beats(&[], std::slice::from_ref(&a)).await.unwrap();
         assert_eq!(between(&known, SECOND, 100 * SECOND), ["a"]);
         drop(two);
-        // As the other node tells all shards, one of them is enough.
+        // Beats are stored on all shards, so one of them is enough.
         let known = node.store.exchange_beats(&[], &[a]).await.unwrap();
         assert_eq!(between(&known, 100 * SECOND, Duration::MAX), ["a"]);
     });
