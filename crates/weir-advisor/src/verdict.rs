@@ -32,7 +32,7 @@ pub struct VerdictFinding {
     pub remedy: String,
     /// The page of the console that shows it.
     pub page: String,
-    /// The number of affected jobs, which orders findings of one severity.
+    /// The number of jobs or requests that are affected now, which orders findings of one severity.
     #[serde(skip)]
     pub jobs: u64,
 }
@@ -64,7 +64,7 @@ impl VerdictFinding {
         Self { finding: change(self.finding), ..self }
     }
 
-    /// Sets the number of affected jobs.
+    /// Sets the number of affected jobs or requests.
     #[must_use]
     pub fn affecting(self, jobs: u64) -> Self {
         Self { jobs, ..self }

@@ -4,6 +4,7 @@
 
 mod activity;
 mod app;
+mod reasons;
 mod tally;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use weir_base::history::{self, MetricsHistory};
 
 pub(crate) use self::activity::AppActivity;
 pub use self::app::{AppCommand, AppCommandError, AppControl, FrontApp, FrontWorker};
+pub(crate) use self::reasons::{reason_text, reasons_text};
 pub(crate) use self::tally::FrontTally;
 use crate::figures::as_float;
 

@@ -25,6 +25,7 @@ mod jobs;
 mod json_text;
 pub mod live;
 pub mod metrics;
+mod new_jobs;
 pub mod observed;
 mod page_error;
 mod pages;

@@ -251,7 +251,7 @@ impl JobsTick {
             dead: overview.dead,
             queues: overview.queues,
             workers: overview.workers,
-            latency_seconds_max: overview.latency_seconds_max,
+            latency_seconds_max: reading.highest_latency().1,
         }
     }
 }

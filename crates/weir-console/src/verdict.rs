@@ -40,6 +40,7 @@ const JOB_RULES: &[fn(&JobFacts<'_>) -> Vec<VerdictFinding>] = &[
     worker_rules::worker_is_silent,
     queue_rules::queue_is_not_fetched,
     queue_rules::queue_is_passed_over,
+    queue_rules::backlog_is_late,
     queue_rules::queue_grows,
     queue_rules::queue_is_late,
     queue_rules::queue_is_paused,

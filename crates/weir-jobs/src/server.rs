@@ -19,6 +19,7 @@ mod parsing;
 mod queue_full;
 mod queue_limit;
 mod rates;
+mod recent_rates;
 mod reload;
 mod replies;
 mod requests;

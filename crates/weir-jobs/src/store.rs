@@ -303,6 +303,26 @@ pub struct QueueCounts {
     pub blocked: BlockedJobs,
     /// Those that wait for shared resources, by name. A job may wait for several.
     pub blocked_by_resource: Vec<(String, u64)>,
+    /// Jobs that started within the queue's target latency. `None`: the store does not count them.
+    pub in_time: Option<InTimeStarts>,
+}
+
+/// Jobs that have started within the target latency of their queue, since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InTimeStarts {
+    pub total: u64,
+    /// The sum of their waits.
+    pub waited: Duration,
+}
+
+impl InTimeStarts {
+    /// Counts a job that starts after `waited`, if that is within `target`.
+    pub(crate) fn count(&mut self, waited: Duration, target: Option<Duration>) {
+        if target.is_some_and(|target| waited <= target) {
+            self.total += 1;
+            self.waited = self.waited.saturating_add(waited);
+        }
+    }
 }
 
 /// Jobs that came to a queue since the start, or will come.

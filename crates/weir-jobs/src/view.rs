@@ -286,9 +286,34 @@ pub struct QueueView {
     #[serde(default)]
     pub rate: Option<String>,
     pub fresh_lane: bool,
+    /// The rates of the last seconds, which the pages and the command line show.
+    #[serde(default)]
+    pub recent: RecentRates,
     /// The shared resources that all jobs of the queue use, or that jobs of it wait for.
     #[serde(default)]
     pub resources: Vec<ResourceView>,
+}
+
+/// The rates of a queue over about the last ten seconds: long enough to smooth, short enough to be
+/// current. Less after a start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecentRates {
+    pub pushed_per_second: f64,
+    /// Jobs per second that begin to wait, and of those that fail and will come back.
+    pub arriving_per_second: f64,
+    pub processed_per_second: f64,
+    /// Jobs per second that started within the target latency. `None`: there is no target, or the store does not know.
+    pub in_time_per_second: Option<f64>,
+    /// The mean wait of these. `None`: there were none.
+    pub in_time_wait_seconds: Option<f64>,
+}
+
+impl RecentRates {
+    /// Returns by how many jobs per second the queue grows; negative: it shrinks.
+    #[must_use]
+    pub fn growth_per_second(&self) -> f64 {
+        self.arriving_per_second - self.processed_per_second
+    }
 }
 
 /// Jobs that wait because of a limit.

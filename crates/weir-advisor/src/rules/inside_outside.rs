@@ -6,7 +6,7 @@ use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, RequestPath};
 use crate::wording::duration;
 
-pub(crate) const NAME: &str = "inside-outside";
+pub(crate) const NAME: &str = "time-outside-app";
 
 /// Smaller differences are not noticeable.
 const DIFFERENCE_MIN: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@ use crate::finding::Finding;
 use crate::observation::Observation;
 use crate::verdict::VerdictFinding;
 
-pub(crate) const NAME: &str = "own-part";
+pub(crate) const NAME: &str = "weir-verdict";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     observation.own_findings.known().into_iter().flatten().map(found).collect()

@@ -7,6 +7,7 @@ use weir_front::Distribution;
 use weir_front::view::{ReasonCount, jain_index};
 
 use super::app::{FrontApp, FrontWorker};
+use super::reasons;
 use crate::figures::as_float;
 
 /// The activity of an app between two samples.
@@ -15,6 +16,12 @@ pub(crate) struct AppActivity {
     pub(crate) requests_per_second: f64,
     pub(crate) rejected_per_second: f64,
     pub(crate) rejected: u64,
+    /// The same by reason.
+    pub(crate) rejections: Vec<ReasonCount>,
+    /// The time since the last of these. None: there were none.
+    pub(crate) since_rejected: Option<Duration>,
+    /// Requests that a shed rule rejected because a job queue was late.
+    pub(crate) shed: u64,
     pub(crate) evictions: u64,
     /// The time that requests waited for a worker.
     pub(crate) waits: Distribution,
@@ -30,7 +37,8 @@ impl AppActivity {
     /// Computes the activity from `before` to `now`, which are `seconds` apart.
     pub(super) fn between(before: &FrontApp, now: &FrontApp, seconds: f64) -> Self {
         let rate = |count: u64| if seconds > 0.0 { as_float(count) / seconds } else { 0.0 };
-        let rejected = sum(&now.totals.rejections).saturating_sub(sum(&before.totals.rejections));
+        let rejections = since(&before.totals.rejections, &now.totals.rejections);
+        let rejected = sum(&rejections);
         let assigned: Vec<WorkerLoad> =
             now.workers.iter().map(|worker| WorkerLoad::since(before, worker)).collect();
         let responses = match now.shared_sockets {
@@ -44,6 +52,9 @@ impl AppActivity {
             requests_per_second: rate(responses),
             rejected_per_second: rate(rejected),
             rejected,
+            rejections,
+            since_rejected: None,
+            shed: shed_total(now).saturating_sub(shed_total(before)),
             evictions: now.evictions.saturating_sub(before.evictions),
             waits: now.totals.queue_times.since(&before.totals.queue_times),
             responses: now.totals.service_times.since(&before.totals.service_times),
@@ -58,8 +69,24 @@ impl AppActivity {
     }
 }
 
-fn sum(counts: &[ReasonCount]) -> u64 {
+/// Returns the sum of all reasons.
+pub(super) fn sum(counts: &[ReasonCount]) -> u64 {
     counts.iter().map(|entry| entry.count).sum()
+}
+
+/// Returns what was counted since `before`, by reason.
+fn since(before: &[ReasonCount], now: &[ReasonCount]) -> Vec<ReasonCount> {
+    let earlier = |reason| before.iter().find(|entry| entry.reason == reason);
+    let more = now.iter().map(|entry| ReasonCount {
+        reason: entry.reason,
+        count: entry.count.saturating_sub(earlier(entry.reason).map_or(0, |entry| entry.count)),
+    });
+    more.filter(|entry| entry.count > 0).collect()
+}
+
+fn shed_total(app: &FrontApp) -> u64 {
+    let shed = app.totals.failures.iter().find(|entry| entry.reason == reasons::SHED);
+    shed.map_or(0, |entry| entry.count)
 }
 
 /// The requests that a worker received.

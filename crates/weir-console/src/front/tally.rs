@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::activity::AppActivity;
+use super::activity::{AppActivity, sum};
 use super::app::FrontApp;
 
 /// The time span of the figures beside the charts.
@@ -19,6 +19,8 @@ pub(crate) struct FrontTally {
     samples: VecDeque<FrontSample>,
     /// The newest sample, stored or not.
     newest: Option<FrontSample>,
+    /// When each app was last seen to have rejected requests.
+    rejected_at: BTreeMap<String, Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,6 +36,7 @@ impl FrontTally {
             // The clock went back, which makes differences meaningless.
             *self = Self::default();
         }
+        self.note_rejections(at, apps);
         let before = self.newest.replace(FrontSample { at, apps: apps.to_vec() });
         let is_due = self.samples.back().is_none_or(|last| at.since(last.at) > STEP);
         if is_due && let Some(before) = before {
@@ -41,6 +44,17 @@ impl FrontTally {
         }
         while self.samples.len() > 1 && at.since(self.samples[1].at) >= MINUTE {
             self.samples.pop_front();
+        }
+    }
+
+    fn note_rejections(&mut self, at: Timestamp, apps: &[FrontApp]) {
+        let Some(newest) = &self.newest else { return };
+        for app in apps {
+            let before = newest.apps.iter().find(|before| before.name == app.name);
+            let rejections = |app: &FrontApp| sum(&app.totals.rejections);
+            if before.is_some_and(|before| rejections(app) > rejections(before)) {
+                self.rejected_at.insert(app.name.clone(), at);
+            }
         }
     }
 
@@ -59,7 +73,10 @@ impl FrontTally {
         let seconds = now.at.since(before.at).as_secs_f64();
         let apps = now.apps.iter().filter_map(|app| {
             let before = before.apps.iter().find(|before| before.name == app.name)?;
-            Some((app.name.clone(), AppActivity::between(before, app, seconds)))
+            let since_rejected = self.rejected_at.get(&app.name).map(|at| now.at.since(*at));
+            let mut activity = AppActivity::between(before, app, seconds);
+            activity.since_rejected = since_rejected.filter(|_| activity.rejected > 0);
+            Some((app.name.clone(), activity))
         });
         apps.collect()
     }
@@ -103,6 +120,8 @@ mod tests {
         let (minute, moment) = (&tally.minutes()["shop"], &tally.moments()["shop"]);
         assert_eq!((minute.requests_per_second, moment.requests_per_second), (10.0, 10.0));
         assert!((60..=66).contains(&minute.rejected), "{}", minute.rejected);
+        assert_eq!(minute.since_rejected, Some(Duration::ZERO));
+        assert_eq!(minute.rejections[0].count, minute.rejected);
         assert!((1..=6).contains(&moment.rejected), "{}", moment.rejected);
         assert!(tally.samples.len() <= 13, "{}", tally.samples.len());
         tally.add(at(100), &[app(0, 0, Vec::new())]);

@@ -10,7 +10,7 @@ use weir_jobs::handle::HandleError;
 use weir_jobs::view;
 
 use super::JobsSource;
-use super::snapshot::{JobsSnapshot, JobsTrend, row};
+use super::snapshot::{JobsSnapshot, JobsTrend, highest_latency, row};
 use super::tally::{self, JobsTally};
 
 /// Without open streams, queues and workers are read once per this number of snapshots: two rows
@@ -89,7 +89,8 @@ impl Sampling {
         overview: &view::JobServerOverview,
         in_detail: bool,
     ) -> Option<f64> {
-        let row = row(overview, self.tally.rates(self.interval));
+        let (_, latency) = highest_latency(overview, &self.queues, &self.workers);
+        let row = row(overview, self.tally.rates(self.interval), latency);
         let history = Arc::clone(&self.jobs.history);
         let queue_charts = Arc::clone(&self.jobs.queue_charts);
         let store_charts = Arc::clone(&self.jobs.store_charts);

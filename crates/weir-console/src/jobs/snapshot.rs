@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use weir_jobs::view;
 
+use crate::fetchers::Fetchers;
 use crate::figures::as_float;
 
 /// The series of the job server's history.
@@ -37,7 +38,31 @@ pub(crate) struct JobsSnapshot {
     pub(crate) trend: JobsTrend,
 }
 
-/// Jobs per second over the last seconds.
+impl JobsSnapshot {
+    /// Returns the queue that has the highest latency, and its latency in seconds.
+    pub(crate) fn highest_latency(&self) -> (Option<&str>, f64) {
+        highest_latency(&self.overview, &self.queues, &self.workers)
+    }
+}
+
+/// Returns the highest latency of the queues that workers fetch, and that queue: jobs that no worker fetches have a
+/// finding of their own, and would hide all others. If no queue with jobs is fetched, that of all queues.
+pub(super) fn highest_latency<'q>(
+    overview: &view::JobServerOverview,
+    queues: &'q [view::QueueView],
+    workers: &[view::JobWorkerView],
+) -> (Option<&'q str>, f64) {
+    let fetchers = Fetchers::new(workers);
+    let has_jobs = |queue: &&view::QueueView| queue.depth > 0 && !queue.paused;
+    let fetched = |queue: &&view::QueueView| !fetchers.is_certainly_unfetched(&queue.name);
+    let served = queues.iter().filter(has_jobs).filter(fetched);
+    let highest = served.max_by(|one, other| one.latency_seconds.total_cmp(&other.latency_seconds));
+    highest.map_or((None, overview.latency_seconds_max), |queue| {
+        (Some(queue.name.as_str()), queue.latency_seconds)
+    })
+}
+
+/// Jobs per second over the last ten seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct JobRates {
     pub(crate) pushed: f64,
@@ -60,7 +85,11 @@ pub(crate) struct JobsTrend {
 }
 
 /// Returns the values of [`COLUMNS`].
-pub(super) fn row(overview: &view::JobServerOverview, rates: JobRates) -> [f64; COLUMNS.len()] {
+pub(super) fn row(
+    overview: &view::JobServerOverview,
+    rates: JobRates,
+    latency_seconds: f64,
+) -> [f64; COLUMNS.len()] {
     [
         rates.pushed,
         rates.processed,
@@ -74,9 +103,35 @@ pub(super) fn row(overview: &view::JobServerOverview, rates: JobRates) -> [f64; 
         as_float(overview.workers),
         as_float(overview.connections),
         as_float(overview.fetches_waiting),
-        overview.latency_seconds_max,
+        latency_seconds,
         as_float(overview.log.bytes),
         overview.log.sync_seconds_p50,
         overview.log.sync_seconds_p99,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_without_workers_does_not_hide_the_latency_of_the_others() {
+        let queue = |name: &str, latency_seconds| view::QueueView {
+            name: name.to_owned(),
+            depth: 1,
+            latency_seconds,
+            ..view::QueueView::default()
+        };
+        let overview = view::JobServerOverview { latency_seconds_max: 480.0, ..Default::default() };
+        let worker = |queues: &[&str]| view::JobWorkerView {
+            queues: queues.iter().map(ToString::to_string).collect(),
+            queues_total: queues.len() as u64,
+            ..view::JobWorkerView::default()
+        };
+        let queues = [queue("default", 480.0), queue("feed", 55.0), queue("mail", 3.0)];
+        let highest = |worker| highest_latency(&overview, &queues, &[worker]);
+        assert_eq!(highest(worker(&["feed", "mail"])), (Some("feed"), 55.0));
+        assert_eq!(highest(worker(&["default", "feed"])), (Some("default"), 480.0));
+        assert_eq!(highest(worker(&["other"])), (None, 480.0));
+    }
 }

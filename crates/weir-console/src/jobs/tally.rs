@@ -11,8 +11,8 @@ use super::snapshot::JobRates;
 use crate::totals::JobTotals;
 
 /// The time span of the figures beside the charts: long enough to smooth, short enough to be
-/// current.
-pub(super) const MOMENT: Duration = Duration::from_secs(5);
+/// current. The rates of single queues cover the same time (`weir_jobs::view::RecentRates`).
+pub(super) const MOMENT: Duration = Duration::from_secs(10);
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// How long a limit that was reached is reported.
 const LIMITS_KEPT: Duration = Duration::from_secs(600);

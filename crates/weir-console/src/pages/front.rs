@@ -17,7 +17,10 @@ use super::named_value::NamedValue;
 use super::ranges::{self, ChartRange};
 use super::request::{PageRequest, PageResult};
 use crate::figures;
-use crate::front::{AppActivity, CHARTED_APPS_MAX, FrontApp, FrontSnapshot, FrontWorker, column};
+use crate::front::{
+    AppActivity, CHARTED_APPS_MAX, FrontApp, FrontSnapshot, FrontWorker, column, reason_text,
+    reasons_text,
+};
 use crate::guard::form_access::FormAccess;
 use crate::live::Latest;
 use crate::page_error::PageError;
@@ -71,6 +74,9 @@ struct AppPart {
     /// A dash if no requests were given.
     jain_index: String,
     rejected: u64,
+    /// Why these were rejected.
+    rejections: String,
+    shed: u64,
     evictions: u64,
     /// Facts since the start.
     facts: Vec<NamedValue>,
@@ -193,6 +199,8 @@ impl AppPart {
             requests: figures::rate(minute.requests_per_second),
             jain_index: minute.jain_index.map_or_else(unknown, |index| format!("{index:.2}")),
             rejected: minute.rejected,
+            rejections: reasons_text(&minute.rejections),
+            shed: minute.shed,
             evictions: minute.evictions,
             facts: facts(app),
             rows: app.workers.iter().map(|worker| FrontWorkerRow::new(worker, &minute)).collect(),
@@ -236,11 +244,15 @@ fn facts(app: &FrontApp) -> Vec<NamedValue> {
     facts
 }
 
-/// Formats counts by reason: `queue_max 3 · overload 1`.
+/// Formats counts by reason, with the names that settings and metrics have: `queue full (queue_max) 3`.
 fn by_reason(counts: &[ReasonCount]) -> String {
     let non_zero = counts.iter().filter(|entry| entry.count > 0);
-    let texts: Vec<String> =
-        non_zero.map(|entry| format!("{} {}", entry.reason, figures::count(entry.count))).collect();
+    let texts: Vec<String> = non_zero
+        .map(|entry| {
+            let (text, count) = (reason_text(entry.reason), figures::count(entry.count));
+            format!("{text} ({}) {count}", entry.reason)
+        })
+        .collect();
     if texts.is_empty() { "0".to_owned() } else { texts.join(" · ") }
 }
 

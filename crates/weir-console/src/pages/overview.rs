@@ -45,6 +45,9 @@ struct OverviewLive<'a> {
 /// The section about jobs.
 struct OverviewJobs<'a> {
     reading: &'a JobsSnapshot,
+    /// The highest latency, and its queue.
+    latency: String,
+    latency_queue: Option<&'a str>,
     facts: Vec<NamedValue>,
     /// The deepest queues.
     queues: Vec<QueueTableRow<'a>>,
@@ -126,8 +129,11 @@ impl<'a> OverviewJobs<'a> {
         let queues: Vec<_> = shown.map(|queue| QueueTableRow::new(queue, &fetchers)).collect();
         let overview = &reading.overview;
         let shards = overview.log.shards.iter().map(|shard| ShardRow::new(shard, overview.now));
+        let (latency_queue, latency_seconds) = reading.highest_latency();
         Self {
             reading,
+            latency: figures::duration(latency_seconds),
+            latency_queue,
             shards: shards.collect(),
             facts: facts(reading),
             more_queues: reading.queues.len() - queues.len(),

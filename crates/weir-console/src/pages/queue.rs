@@ -42,6 +42,7 @@ struct QueueLive {
     queue: view::QueueView,
     drain: String,
     target: Option<String>,
+    new_jobs: Option<String>,
     latency_class: &'static str,
     confirm_address: String,
     findings: Vec<VerdictFinding>,
@@ -129,6 +130,7 @@ impl QueueLive {
         Ok(Self {
             drain: row.drain,
             target: row.target,
+            new_jobs: row.new_jobs,
             latency_class: row.latency_class,
             confirm_address: row.confirm_address,
             findings: findings.cloned().collect(),

@@ -20,6 +20,7 @@ use crate::figures;
 use crate::guard::form_access::FormAccess;
 use crate::job_location::JobLocation;
 use crate::jobs::JobsSnapshot;
+use crate::new_jobs::NewJobs;
 use crate::page_error::PageError;
 
 #[derive(Template)]
@@ -47,6 +48,8 @@ pub(crate) struct QueueTableRow<'a> {
     pub(crate) confirm_address: String,
     pub(crate) drain: String,
     pub(crate) target: Option<String>,
+    /// The wait of new jobs, if the fresh lane serves them before a backlog that is late.
+    pub(crate) new_jobs: Option<String>,
     /// The style's class of the latency.
     pub(crate) latency_class: &'static str,
     /// The number of workers that fetch it, and the style's class of that.
@@ -141,7 +144,10 @@ impl<'a> QueueTableRow<'a> {
         let count = fetchers.count(&queue.name);
         let is_left =
             fetchers.is_certainly_unfetched(&queue.name) && queue.depth > 0 && !queue.paused;
-        let is_late = |target: f64| queue.latency_seconds > target && queue.depth > 0;
+        let new_jobs = NewJobs::of(queue);
+        let are_new_jobs_late = new_jobs.is_none_or(|new_jobs| !new_jobs.are_in_time());
+        let is_late =
+            |target: f64| queue.latency_seconds > target && queue.depth > 0 && are_new_jobs_late;
         Self {
             address: JobLocation::Queue(queue.name.clone()).address(&[]),
             confirm_address: address("/queues/confirm", &[("name", &queue.name)]),
@@ -153,6 +159,7 @@ impl<'a> QueueTableRow<'a> {
             },
             workers: figures::count(count.running),
             workers_class: if is_left { "late" } else { "" },
+            new_jobs: new_jobs.map(|new_jobs| figures::duration(new_jobs.wait_seconds)),
             queue,
         }
     }
@@ -160,12 +167,13 @@ impl<'a> QueueTableRow<'a> {
 
 /// Describes the time until the queue is empty.
 pub(crate) fn drain(queue: &view::QueueView) -> String {
-    let growth = queue.arriving_per_second - queue.processed_per_second;
+    let growth = queue.recent.growth_per_second();
     match queue.drain_seconds {
         _ if queue.depth == 0 => "–".to_owned(),
         _ if queue.paused => "paused".to_owned(),
         Some(seconds) => figures::duration(seconds),
         None if growth >= 0.05 => format!("never, grows {}", figures::rate(growth)),
+        None if growth <= -0.05 => format!("not known yet, shrinks {}", figures::rate(-growth)),
         None if queue.processed_per_second > 0.0 => "never, stays level".to_owned(),
         None => "never, no jobs completed".to_owned(),
     }
@@ -257,14 +265,20 @@ mod tests {
     fn time_to_drain_is_described_in_words() {
         let queue = |depth, arriving, processed, drain_seconds| view::QueueView {
             depth,
-            arriving_per_second: arriving,
             processed_per_second: processed,
+            recent: view::RecentRates {
+                arriving_per_second: arriving,
+                processed_per_second: processed,
+                ..view::RecentRates::default()
+            },
             drain_seconds,
             ..view::QueueView::default()
         };
         assert_eq!(drain(&queue(0, 9.0, 0.0, None)), "–");
         assert_eq!(drain(&queue(9, 1.0, 2.0, Some(90.0))), "1 min 30 s");
         assert_eq!(drain(&queue(9, 3.0, 2.0, None)), "never, grows 1.0/s");
+        let shrinks_again = drain(&queue(9, 2.0, 600.0, None));
+        assert_eq!(shrinks_again, "not known yet, shrinks 598/s", "after a flood");
         assert_eq!(drain(&queue(9, 0.0, 0.0, None)), "never, no jobs completed");
         assert_eq!(drain(&queue(9, 2.0, 2.0, None)), "never, stays level");
         let paused = view::QueueView { paused: true, ..queue(9, 0.0, 0.0, None) };

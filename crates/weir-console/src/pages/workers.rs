@@ -100,6 +100,7 @@ impl WorkersLive {
         let now = console.deps.clock.now().as_secs_f64();
         let total = workers.len();
         let busy: u64 = workers.iter().map(|worker| worker.busy).sum();
+        let connections: u64 = workers.iter().map(|worker| worker.connections).sum();
         workers.sort_by(|one, other| (&one.hostname, one.pid).cmp(&(&other.hostname, other.pid)));
         workers.truncate(page_workers);
         let mut by_wid: HashMap<String, Vec<BusyJob>> = HashMap::new();
@@ -115,7 +116,9 @@ impl WorkersLive {
             })
             .collect();
         let all = figures::counted(total as u64, "worker");
-        let mut summary = format!("{all}, {} in progress", figures::counted(busy, "job"));
+        let connections = figures::counted(connections, "connection");
+        let busy = figures::counted(busy, "job");
+        let mut summary = format!("{all} with {connections}, {busy} in progress");
         if total > rows.len() {
             summary.push_str(&format!("; {} are not shown", total - rows.len()));
         }

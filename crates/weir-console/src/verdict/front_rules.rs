@@ -1,9 +1,11 @@
 //! Rules about the front's apps.
 
+use std::time::Duration;
+
 use weir_advisor::{Finding, Severity, VerdictFinding, shell};
 
-use crate::figures::counted;
-use crate::front::{FrontApp, FrontSnapshot};
+use crate::figures::{counted, whole_duration};
+use crate::front::{AppActivity, FrontApp, FrontSnapshot, reasons_text};
 
 /// The rule, what it says of an app, and the remedy.
 fn finding(
@@ -33,7 +35,9 @@ pub(super) fn no_worker_serves(front: &FrontSnapshot) -> Vec<VerdictFinding> {
             Some(_) => "Weir keeps starting them. Their last lines of output say what is wrong.",
             None => "Weir keeps trying. Start them, or correct upstreams in weir.toml.",
         };
+        let affected = app.requests_waiting as u64 + front.minute(app).rejected;
         finding(app, ("app-without-workers", Severity::Critical), problem, remedy)
+            .affecting(affected)
     });
     found.collect()
 }
@@ -56,24 +60,55 @@ pub(super) fn workers_do_not_start(front: &FrontSnapshot) -> Vec<VerdictFinding>
     found.collect()
 }
 
-/// Finds apps that get more requests than they can serve.
+/// The time without rejections after which an overload is over.
+const OVERLOAD_OVER_AFTER: Duration = Duration::from_secs(10);
+
+/// Finds apps that get more requests than they can serve, or did within the last minute.
 pub(super) fn app_is_overloaded(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let found = front.apps.iter().filter_map(|app| {
-        let rejected = front.minute(app).rejected;
+        let minute = front.minute(app);
+        let rejected = minute.rejected;
         let no_overload = !app.is_overloaded || app.is_paused;
         if no_overload && rejected == 0 {
             return None;
         }
-        let rejections = counted(rejected, "request");
-        let name = &app.name;
-        let problem =
-            format!("{name} is overloaded: {}, {rejections} rejected in a minute", waiting(app));
-        let remedy = "Run more workers if the machine has room (workers, concurrency), or find \
-                    out what has become slow: the oldest requests are shown.";
-        let severity = if rejected > 0 { Severity::Critical } else { Severity::Warning };
-        Some(finding(app, ("app-overloaded", severity), problem, remedy))
+        let found = match overload_ended(&minute).filter(|_| no_overload) {
+            Some(ago) => past_overload(app, &minute, ago),
+            None => present_overload(app, &minute),
+        };
+        Some(found.affecting(app.requests_waiting as u64 + rejected))
     });
     found.collect()
+}
+
+/// Returns how long ago requests were last rejected. None: that is going on.
+fn overload_ended(minute: &AppActivity) -> Option<Duration> {
+    minute.since_rejected.filter(|since| *since >= OVERLOAD_OVER_AFTER)
+}
+
+/// Formats the requests that were rejected within a minute, and why.
+fn rejections(minute: &AppActivity) -> String {
+    let rejected = counted(minute.rejected, "request");
+    match minute.rejected {
+        0 => format!("{rejected} rejected in a minute"),
+        _ => format!("{rejected} rejected in a minute ({})", reasons_text(&minute.rejections)),
+    }
+}
+
+fn present_overload(app: &FrontApp, minute: &AppActivity) -> VerdictFinding {
+    let problem = format!("{} is overloaded: {}, {}", app.name, waiting(app), rejections(minute));
+    let remedy = "Run more workers if the machine has room (workers, concurrency), or find out what \
+                has become slow: the oldest requests are shown.";
+    let severity = if minute.rejected > 0 { Severity::Critical } else { Severity::Warning };
+    finding(app, ("app-overloaded", severity), problem, remedy)
+}
+
+fn past_overload(app: &FrontApp, minute: &AppActivity, ago: Duration) -> VerdictFinding {
+    let ago = whole_duration(ago.as_secs_f64());
+    let problem = format!("{} was overloaded until {ago} ago: {}", app.name, rejections(minute));
+    let remedy =
+        "No action needed now. If it happens often, run more workers (workers, concurrency).";
+    finding(app, ("app-overloaded", Severity::Notice), problem, remedy)
 }
 
 /// Finds apps whose workers get stuck.
@@ -107,11 +142,17 @@ pub(super) fn app_is_in_maintenance(front: &FrontSnapshot) -> Vec<VerdictFinding
 pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let shedding = front.apps.iter().filter(|app| !app.shedding.is_empty());
     let found = shedding.map(|app| {
-        let queues = app.shedding.join(", ");
-        let problem = format!("{} sheds some requests: queue {queues} is behind", app.name);
+        let (queues, shed) = (app.shedding.join(", "), front.minute(app).shed);
+        let problem = match shed {
+            0 => format!("{} sheds some requests: queue {queues} is behind", app.name),
+            _ => {
+                let shed = counted(shed, "request");
+                format!("{} has shed {shed} in a minute: queue {queues} is behind", app.name)
+            }
+        };
         let remedy = "Shedding ends once the queue has drained ([[front.apps.shed]]). Add workers for \
                     the queue to end it sooner.";
-        finding(app, ("app-sheds", Severity::Warning), problem, remedy)
+        finding(app, ("app-sheds", Severity::Warning), problem, remedy).affecting(shed)
     });
     found.collect()
 }
@@ -123,7 +164,8 @@ pub(super) fn app_is_paused(front: &FrontSnapshot) -> Vec<VerdictFinding> {
         let problem = format!("{} is paused: {}", app.name, waiting(app));
         let remedy = "Resume it when the deploy is over. Requests that wait too long get a 503.";
         let found = finding(app, ("app-paused", Severity::Warning), problem, remedy);
-        found.map(|it| it.next(format!("weir workers resume {}", shell::word(&app.name))))
+        let resume = format!("weir workers resume {}", shell::word(&app.name));
+        found.affecting(app.requests_waiting as u64).map(|it| it.next(resume))
     });
     found.collect()
 }

@@ -6,7 +6,7 @@ use crate::observed::ObservedSample;
 use crate::visible::visible;
 
 /// Doctor passes on what this verdict says about Weir's own parts.
-const OWN_PART: &str = "own-part";
+const OWN_PART: &str = "weir-verdict";
 
 /// Returns doctor's findings, with the line to change. Unavailable facts are notices.
 pub(super) fn doctor_finds(observed: &ObservedSample) -> Vec<VerdictFinding> {

@@ -1,5 +1,5 @@
 //! Rules about single queues. Each queue gets at most one finding, the first of: not fetched,
-//! passed over, growing, late.
+//! passed over, a backlog beside new jobs in time, growing, late.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,9 @@ use weir_jobs::view;
 
 use super::job_facts::JobFacts;
 use crate::fetchers::Fetchers;
-use crate::figures::{as_float, counted, duration, rate, seconds};
+use crate::figures::{as_float, counted, duration, percent, rate, seconds};
 use crate::job_location::JobLocation;
+use crate::new_jobs::NewJobs;
 
 /// The source of a queue's latency.
 pub(super) const OLDEST_JOB: &str = "time at which its next job began to wait";
@@ -30,6 +31,8 @@ enum QueueCondition {
     None,
     NotFetched,
     PassedOver,
+    /// Its backlog is late, and its new jobs start in time.
+    Backlog,
     Grows,
     Late,
 }
@@ -40,6 +43,7 @@ impl QueueCondition {
             Self::None => "",
             Self::NotFetched => "queue-not-fetched",
             Self::PassedOver => "queue-passed-over",
+            Self::Backlog => "queue-backlog",
             Self::Grows => "queue-grows",
             Self::Late => "queue-late",
         }
@@ -63,6 +67,8 @@ fn condition(
     if !is_served && queue.latency_seconds >= UNSERVED_SECONDS {
         let is_left = fetchers.is_certainly_unfetched(&queue.name);
         if is_left { QueueCondition::NotFetched } else { QueueCondition::PassedOver }
+    } else if NewJobs::of(queue).is_some_and(NewJobs::are_in_time) {
+        QueueCondition::Backlog
     } else if grows && (is_late(queue) || queue.target_latency_seconds.is_none()) {
         QueueCondition::Grows
     } else if is_late(queue) {
@@ -72,12 +78,33 @@ fn condition(
     }
 }
 
-/// Returns the growth in jobs per second. None: it does not grow, or not for long enough.
+/// Below this arrival rate, ten seconds have too few jobs for a rate: that of the minute counts.
+const RECENT_RATE_MIN: f64 = 1.0;
+
+/// The rates at which jobs arrive and are completed now.
+struct QueueFlow {
+    arriving: f64,
+    processed: f64,
+}
+
+impl QueueFlow {
+    fn of(queue: &view::QueueView) -> Self {
+        if queue.pushed_per_second < RECENT_RATE_MIN {
+            let (arriving, processed) = (queue.pushed_per_second, queue.processed_per_second);
+            return Self { arriving, processed };
+        }
+        let recent = &queue.recent;
+        Self { arriving: recent.arriving_per_second, processed: recent.processed_per_second }
+    }
+}
+
+/// Returns the present growth in jobs per second. None: it does not grow now, or has not for long enough.
 fn growth(queue: &view::QueueView) -> Option<f64> {
-    let growth = queue.pushed_per_second - queue.processed_per_second;
-    let is_trend = growth > queue.pushed_per_second * GROWTH_SHARE
+    let in_a_minute = queue.pushed_per_second - queue.processed_per_second;
+    let is_trend = in_a_minute > queue.pushed_per_second * GROWTH_SHARE
         && as_float(queue.depth) > queue.pushed_per_second * GROWTH_BACKLOG_SECONDS;
-    is_trend.then_some(growth)
+    let flow = QueueFlow::of(queue);
+    Some(flow.arriving - flow.processed).filter(|growth| is_trend && *growth > 0.0)
 }
 
 fn is_late(queue: &view::QueueView) -> bool {
@@ -177,20 +204,22 @@ pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<VerdictFinding> 
 /// Finds queues with a higher arrival rate than completion rate.
 pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     each(facts, QueueCondition::Grows, |queue, _| {
-        let growth = queue.pushed_per_second - queue.processed_per_second;
+        let flow = QueueFlow::of(queue);
+        let growth = flow.arriving - flow.processed;
         let problem = format!(
-            "Queue {} is {} behind and grows by {}: {} arrive, {} are completed",
+            "Queue {} is {} behind and grows by {}: {} arrive, {} are completed{}",
             queue.name,
             counted(queue.depth, "job"),
             rate(growth),
-            rate(queue.pushed_per_second),
-            rate(queue.processed_per_second),
+            rate(flow.arriving),
+            rate(flow.processed),
+            share_in_time(queue),
         );
         let remedy = if queue.processed_per_second > 0.0 {
             let missing = rate(growth);
             let missing = missing.trim_end_matches("/s");
             format!(
-                "Give it more workers ({missing} more jobs per second would keep it severity), or pause \
+                "Give it more workers ({missing} more jobs per second would keep it level), or pause \
                  the clients that push to it."
             )
         } else {
@@ -201,6 +230,46 @@ pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     })
 }
 
+/// Describes how many new jobs of a late queue its fresh lane serves in time.
+fn share_in_time(queue: &view::QueueView) -> String {
+    NewJobs::of(queue).map_or_else(String::new, |new_jobs| {
+        let (share, wait) = (percent(new_jobs.in_time_share), duration(new_jobs.wait_seconds));
+        format!("; {share} of its new jobs start in time, after {wait}")
+    })
+}
+
+/// Describes when a late queue will be empty.
+fn time_to_drain(queue: &view::QueueView) -> String {
+    if let Some(growth) = growth(queue) {
+        return format!(" and grows by {}", rate(growth));
+    }
+    match queue.drain_seconds {
+        Some(seconds) => format!(", drains in {} at the present rate", duration(seconds)),
+        None if queue.recent.growth_per_second() < 0.0 => " and has begun to shrink".to_owned(),
+        None if queue.processed_per_second > 0.0 => " and does not shrink".to_owned(),
+        None => " and no job is completed".to_owned(),
+    }
+}
+
+/// Finds queues whose backlog is late while their fresh lane serves new jobs in time.
+pub(super) fn backlog_is_late(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
+    each(facts, QueueCondition::Backlog, |queue, _| {
+        let wait = NewJobs::of(queue).map_or(0.0, |new_jobs| new_jobs.wait_seconds);
+        let problem = format!(
+            "New jobs of queue {} wait {} (target {}); its backlog of {} is {} old{}",
+            queue.name,
+            duration(wait),
+            duration(queue.target_latency_seconds.unwrap_or_default()),
+            counted(queue.depth, "job"),
+            duration(queue.latency_seconds),
+            time_to_drain(queue),
+        );
+        let remedy = "No action needed for new jobs: the fresh lane of the queue serves them first, \
+                    and the backlog with a fifth of the workers' time. Add workers to drain it faster.";
+        (Severity::Notice, problem, remedy.to_owned())
+    })
+}
+
 /// Finds queues with a high latency that do not grow.
 pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
     each(facts, QueueCondition::Late, |queue, _| {
@@ -208,11 +277,10 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
         let target =
             target.map_or(String::new(), |target| format!(" (target {})", duration(target)));
         let is_of_sidekiq = facts.is_served_by_sidekiq(&queue.name);
-        let over = match queue.drain_seconds {
-            _ if is_of_sidekiq => "; processes of Sidekiq fetch it".to_owned(),
-            Some(seconds) => format!(", drains in {} at the present rate", duration(seconds)),
-            None if queue.processed_per_second > 0.0 => " and does not shrink".to_owned(),
-            None => " and no job is completed".to_owned(),
+        let over = if is_of_sidekiq {
+            "; processes of Sidekiq fetch it".to_owned()
+        } else {
+            time_to_drain(queue) + &share_in_time(queue)
         };
         let problem = format!(
             "Queue {} has a latency of {}{target} with {}{over}",

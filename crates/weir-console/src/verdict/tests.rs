@@ -17,6 +17,15 @@ struct Server {
     realtime: Option<RealtimeSnapshot>,
 }
 
+fn recent(arriving: f64, processed: f64) -> view::RecentRates {
+    view::RecentRates {
+        pushed_per_second: arriving,
+        arriving_per_second: arriving,
+        processed_per_second: processed,
+        ..view::RecentRates::default()
+    }
+}
+
 /// Two queues, one worker, nothing late.
 fn healthy() -> Server {
     let queue = |name: &str| view::QueueView {
@@ -26,6 +35,7 @@ fn healthy() -> Server {
         working: 1,
         pushed_per_second: 5.0,
         processed_per_second: 5.0,
+        recent: recent(5.0, 5.0),
         ..view::QueueView::default()
     };
     let worker = view::JobWorkerView {
@@ -252,6 +262,7 @@ fn stuck(server: &mut Server) {
     let pull = &mut server.queues[1];
     (pull.depth, pull.latency_seconds) = (200_000, 50_400.0);
     (pull.working, pull.processed_per_second, pull.pushed_per_second) = (0, 0.0, 120.0);
+    pull.recent = recent(120.0, 0.0);
 }
 
 /// The worker asks for these queues.
@@ -397,6 +408,7 @@ fn a_growing_queue_is_reported() {
     let grows = |server: &mut Server| {
         let pull = &mut server.queues[1];
         (pull.depth, pull.pushed_per_second, pull.processed_per_second) = (7_000, 100.0, 40.0);
+        pull.recent = recent(100.0, 40.0);
     };
     let line =
         "Queue pull is 7,000 jobs behind and grows by 60.0/s: 100/s arrive, 40.0/s are completed";
@@ -423,8 +435,77 @@ fn a_growing_queue_is_reported() {
     });
     check(&[], |server| {
         grows(server);
+        // The flood of the last minute has ended.
+        server.queues[1].recent = recent(20.0, 600.0);
+    });
+    let line =
+        "Queue pull is 7,000 jobs behind and grows by 560/s: 600/s arrive, 40.0/s are completed";
+    check(&[(Severity::Warning, line)], |server| {
+        grows(server);
+        // A flood has just begun: the minute's rates lag behind it.
+        server.queues[1].recent = recent(600.0, 40.0);
+    });
+    let line =
+        "Queue pull is 7,000 jobs behind and grows by 0.50/s: 0.50/s arrive, 0/s are completed";
+    check(&[(Severity::Warning, line)], |server| {
+        grows(server);
+        // Too few jobs for rates of ten seconds.
+        let pull = &mut server.queues[1];
+        (pull.pushed_per_second, pull.processed_per_second) = (0.5, 0.0);
+        pull.recent = recent(0.0, 0.1);
+    });
+    check(&[], |server| {
+        grows(server);
         // All of it may be one burst of the last minute.
         server.queues[1].depth = 5_900;
+    });
+}
+
+/// Queue `pull` has a backlog that is late, and a fresh lane with so many jobs in time per second.
+fn with_fresh_lane(server: &mut Server, in_time_per_second: f64) {
+    let pull = &mut server.queues[1];
+    (pull.depth, pull.latency_seconds, pull.fresh_lane) = (9_000, 55.0, true);
+    (pull.target_latency_seconds, pull.drain_seconds) = (Some(10.0), Some(90.0));
+    pull.recent = view::RecentRates {
+        in_time_per_second: Some(in_time_per_second),
+        in_time_wait_seconds: Some(0.014),
+        ..recent(20.0, 120.0)
+    };
+}
+
+#[test]
+fn a_backlog_beside_new_jobs_in_time_is_a_notice() {
+    let line = "New jobs of queue pull wait 14 ms (target 10 s); its backlog of 9,000 jobs is 55 s old, \
+                drains in 1 min 30 s at the present rate";
+    check(&[(Severity::Notice, line)], |server| with_fresh_lane(server, 20.0));
+    check(&[(Severity::Notice, line)], |server| with_fresh_lane(server, 18.0));
+    let grows = "New jobs of queue pull wait 14 ms (target 10 s); its backlog of 9,000 jobs is 55 s old \
+                 and grows by 1.0/s";
+    check(&[(Severity::Notice, grows)], |server| {
+        with_fresh_lane(server, 20.0);
+        let pull = &mut server.queues[1];
+        (pull.pushed_per_second, pull.processed_per_second) = (20.0, 18.0);
+        pull.recent.processed_per_second = 19.0;
+    });
+    let line = "Queue pull has a latency of 55 s (target 10 s) with 9,000 jobs, drains in 1 min 30 s at the \
+                present rate; 50 % of its new jobs start in time, after 14 ms";
+    check(&[(Severity::Warning, line)], |server| with_fresh_lane(server, 10.0));
+    let line = "Queue pull has a latency of 55 s (target 10 s) with 9,000 jobs, drains in 1 min 30 s at the \
+                present rate";
+    check(&[(Severity::Warning, line)], |server| {
+        with_fresh_lane(server, 20.0);
+        server.queues[1].fresh_lane = false;
+    });
+    check(&[], |server| {
+        with_fresh_lane(server, 20.0);
+        server.queues[1].latency_seconds = 9.0;
+    });
+    let shrinks =
+        "Queue pull has a latency of 55 s (target 10 s) with 9,000 jobs and has begun to shrink";
+    check(&[(Severity::Warning, shrinks)], |server| {
+        with_fresh_lane(server, 20.0);
+        let pull = &mut server.queues[1];
+        (pull.fresh_lane, pull.drain_seconds) = (false, None);
     });
 }
 
@@ -609,7 +690,8 @@ fn evictions_and_rejections_within_a_minute_are_reported() {
     });
     let found: Vec<&str> =
         verdict.findings.iter().map(|finding| finding.problem.as_str()).collect();
-    let refused = "shop is overloaded: 0 requests wait, 5 requests rejected in a minute";
+    let refused =
+        "shop is overloaded: 0 requests wait, 5 requests rejected in a minute (queue full)";
     assert_eq!(found, [refused, "2 workers of shop were stuck and evicted in the last minute"]);
     let healthy_headline =
         front::FrontSnapshot { apps: vec![calm_app()], ..front::FrontSnapshot::default() };
@@ -620,6 +702,62 @@ fn evictions_and_rejections_within_a_minute_are_reported() {
         observed: None,
     });
     assert_eq!(verdict.headline.as_str(), "The front is well: 1 worker");
+}
+
+/// The front's findings when an app rejected requests, by their levels, after so many seconds without more of them.
+fn seconds_after_rejections(seconds: u64, waiting: usize) -> Vec<VerdictFinding> {
+    let mut tally = front::FrontTally::default();
+    let mut app = calm_app();
+    let at = |second: u64| weir_base::clock::Timestamp::from_millis(second * 1_000);
+    tally.add(at(1_000), std::slice::from_ref(&app));
+    app.totals.rejections =
+        vec![weir_front::view::ReasonCount { reason: "queue_max", count: 8_901 }];
+    (0..=seconds).for_each(|second| tally.add(at(1_001 + second), std::slice::from_ref(&app)));
+    app.requests_waiting = waiting;
+    let reading = front::FrontSnapshot { apps: vec![app], minutes: tally.minutes() };
+    front_rules::app_is_overloaded(&reading)
+}
+
+#[test]
+fn a_past_overload_is_a_notice_in_the_past_tense() {
+    let found = |seconds| {
+        let found = seconds_after_rejections(seconds, 0).pop();
+        found.map(|finding| (finding.finding.severity, finding.problem))
+    };
+    let now =
+        "shop is overloaded: 0 requests wait, 8,901 requests rejected in a minute (queue full)";
+    assert_eq!(found(9), Some((Severity::Critical, now.to_owned())));
+    let past =
+        "shop was overloaded until 40 s ago: 8,901 requests rejected in a minute (queue full)";
+    assert_eq!(found(40), Some((Severity::Notice, past.to_owned())));
+    assert_eq!(found(70), None);
+}
+
+#[test]
+fn rejected_requests_precede_one_job_without_a_worker() {
+    let overload = seconds_after_rejections(0, 200).remove(0);
+    assert_eq!(overload.jobs, 9_101);
+    let one_job = judged(|server| {
+        stuck(server);
+        asking(server, &["default"]);
+        (server.queues[1].depth, server.queues[1].pushed_per_second) = (1, 0.0);
+    });
+    let one_job = one_job.worst().expect("a finding");
+    assert_eq!((one_job.finding.severity, one_job.jobs), (overload.finding.severity, 1));
+}
+
+#[test]
+fn a_lost_worker_is_not_reported_as_a_limit() {
+    let rule = |limit: &str| {
+        let verdict = judged(|server| {
+            let hit = view::LimitHit { limit: limit.into(), hits: 1 };
+            server.trend.limits_hit = vec![hit];
+        });
+        verdict.findings.into_iter().next().map(|found| found.finding.rule)
+    };
+    assert_eq!(rule(JobServerLimits::HEARTBEAT_TIMEOUT.name), Some("worker-lost".into()));
+    assert_eq!(rule(JobServerLimits::RETURNS_MAX.name), Some("job-crashes-worker".into()));
+    assert_eq!(rule("connections_max"), Some("job-limit".into()));
 }
 
 #[test]

@@ -93,7 +93,7 @@ async fn without_an_app_the_page_says_what_to_write() {
     assert!(!page.text.contains("data-chart") && !page.text.contains("/front/act"));
     let chart = browser.get("/front/chart?series=shop.waiting&seconds=9").await;
     assert_eq!(chart.status, StatusCode::NOT_FOUND);
-    assert!(!browser.get("/").await.text.contains("<dt>Workers serving</dt>"));
+    assert!(!browser.get("/").await.text.contains("<dt>App workers serving</dt>"));
 }
 
 #[tokio::test]
@@ -139,8 +139,8 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         "shop <span class=\"tag warning\">paused</span>",
         "<span>Responses since start</span> 12,345</li>",
         "<span>of these 5xx</span> 6</li>",
-        "<span>Rejected</span> queue_max 3</li>",
-        "<span>No response</span> broken 2</li>",
+        "<span>Rejected</span> queue full (queue_max) 3</li>",
+        "<span>No response</span> connection closed by the worker (broken) 2</li>",
         "<span>Evicted</span> 4</li>",
         "<span>Latest rolling restart</span> running (1 done)</li>",
         "<span class=\"muted small\">pid 4000, for 1 min 15 s</span>",
@@ -244,12 +244,16 @@ async fn front_figures_cover_a_minute_and_are_charted() {
         page.text.contains("<dt>Jain index</dt><dd>0.50</dd>").then_some(page)
     })
     .await;
-    page.assert_shows("<div class=\"tile bad\"><dt>Rejected</dt><dd>5</dd>");
+    page.assert_shows(
+        "<div class=\"tile bad\"><dt>Rejected <span>(queue full)</span></dt><dd>5</dd>",
+    );
     page.assert_shows("<div class=\"tile bad\"><dt>Evicted</dt><dd>1</dd>");
     // 80 ms, as nearly as they are kept.
     page.assert_shows("<dt>Queue time <span>p99</span></dt><dd>78 ms</dd>");
     page.assert_shows("data-label=\"Queue time\">100 ms</td>");
-    page.assert_shows("shop is overloaded: 2 requests wait, 5 requests rejected in a minute");
+    page.assert_shows(
+        "shop is overloaded: 2 requests wait, 5 requests rejected in a minute (queue full)",
+    );
     assert!(!page.text.contains("<dt>Requests</dt><dd>0/s</dd>"), "{}", page.text);
     let page = browser.get("/").await;
     page.assert_shows("<dt>Requests waiting</dt><dd>2</dd>");

@@ -200,6 +200,8 @@ async fn demo_flood_is_offered_while_a_demo_is_connected() {
     assert_eq!(demo.ask("BEAT {\"wid\":\"demo-0001\"}"), "+OK");
     let page = browser.get("/").await;
     page.assert_shows("action=\"/demo/flood\"");
+    page.assert_shows("href=\"/docs/dispatch#fresh-lane\"");
+    browser.get("/docs/dispatch").await.assert_shows("id=\"fresh-lane\"");
     let forged = browser.post("/demo/flood", &[]).await;
     assert_eq!(forged.status, StatusCode::FORBIDDEN);
     let response = browser.submit(&page, "/demo/flood", &[]).await;

@@ -51,7 +51,7 @@ async fn a_job_shows_every_digit_and_its_failure() {
     worker.ask("FETCH money");
     browser.get("/job?jid=digits-0001").await.assert_shows("is in progress");
     let workers = browser.get("/workers").await;
-    workers.assert_shows("1 worker, 1 job in progress");
+    workers.assert_shows("1 worker with 1 connection, 1 job in progress");
     workers.assert_shows("digits-0001");
     let fail = r#"FAIL {"jid":"digits-0001","errtype":"CardError","message":"declined","backtrace":["a.rb:1","b.rb:2"]}"#;
     worker.ask(fail);

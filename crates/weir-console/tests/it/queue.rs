@@ -14,6 +14,8 @@ async fn a_queue_page_lists_the_workers_that_fetch_it() {
     let page = browser.get("/queue?name=alpha").await;
     page.assert_shows("No worker fetches it.");
     page.assert_shows("<h1>Queue alpha");
+    page.assert_shows("<dt>In <span>last 10 s</span></dt>");
+    page.assert_shows("<dt>Out <span>last 10 s</span></dt>");
 
     let (mut one, mut two) = (site.faktory("worker-one"), site.faktory("worker-two"));
     one.ask("FETCH alpha beta");

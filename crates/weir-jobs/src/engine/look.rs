@@ -48,6 +48,7 @@ impl<D: Disk> Engine<D> {
             arrivals: Some(queue.arrivals),
             blocked: self.blocked(queue, now),
             blocked_by_resource: Vec::new(),
+            in_time: Some(queue.in_time),
         });
         let mut counts = Counts {
             queues: queues.collect(),

@@ -14,7 +14,7 @@ use crate::metrics::{JobsMetrics, QueueMetrics};
 use crate::model::QueueName;
 use crate::resources::{ResourceSet, ResourceTable, TypeClasses};
 use crate::start_rate::QueueRate;
-use crate::store::QueueArrivals;
+use crate::store::{InTimeStarts, QueueArrivals};
 
 /// One queue.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ pub(crate) struct EngineQueue {
     pub(crate) processed_total: u64,
     pub(crate) failed_total: u64,
     pub(crate) arrivals: QueueArrivals,
+    pub(crate) in_time: InTimeStarts,
     pub(crate) metrics: QueueMetrics,
 }
 
@@ -239,6 +240,7 @@ impl Queues {
             processed_total: 0,
             failed_total: 0,
             arrivals: QueueArrivals::default(),
+            in_time: InTimeStarts::default(),
         });
         self.allocate_queue(number);
         if self.is_sized(number) {

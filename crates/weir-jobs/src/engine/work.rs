@@ -346,9 +346,15 @@ impl<D: Disk> Engine<D> {
         let features = self.state.features.get(job);
         self.state.features.set(job, features.started());
         self.note_track(job, &delivery.jid, TrackState::Working, now);
-        let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
-        self.state.queues.get(queue).metrics.wait.observe(waited);
+        self.note_wait(queue, now.since(Timestamp::from_micros(order)));
         Ok(EngineFetch { ticket, is_logged, features, delivery })
+    }
+
+    /// Counts the wait of a job that starts. One that can't be delivered counts again when it starts again.
+    fn note_wait(&mut self, queue: u16, waited: std::time::Duration) {
+        let queue = self.state.queues.get_mut(queue);
+        queue.metrics.wait.observe(waited.as_secs_f64());
+        queue.in_time.count(waited, self.allocation.of(&queue.name).target_latency);
     }
 
     /// Returns a job that was not delivered to its former position, unless its reservation has

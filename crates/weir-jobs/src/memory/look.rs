@@ -203,6 +203,7 @@ impl MemoryQueue {
             arrivals: Some(self.totals.arrivals),
             blocked: self.blocked(concurrency, now),
             blocked_by_resource: Vec::new(),
+            in_time: Some(self.totals.in_time),
         }
     }
 }

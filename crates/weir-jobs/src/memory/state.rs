@@ -20,7 +20,7 @@ use crate::model::{NewJob, QueueName, SetName, Wid};
 use crate::resources::{ResourceSet, ResourceTable, ResourceUse};
 use crate::settings::JobServerLimits;
 use crate::start_rate::QueueRate;
-use crate::store::{LostWorkers, QueueArrivals};
+use crate::store::{InTimeStarts, LostWorkers, QueueArrivals};
 use crate::tracks::{Track, TrackState};
 
 /// Identifies a job for its lifetime. Older jobs have lower numbers.
@@ -113,6 +113,7 @@ pub(super) struct MemoryTotals {
     pub(super) processed: u64,
     pub(super) failed: u64,
     pub(super) arrivals: QueueArrivals,
+    pub(super) in_time: InTimeStarts,
 }
 
 /// All jobs, their queues, sets and reservations, and the totals.

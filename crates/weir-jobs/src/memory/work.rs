@@ -310,8 +310,11 @@ impl MemoryState {
         let features = self.features.get(id);
         self.features.set(id, features.started());
         self.note_track(id, TrackState::Working, now);
-        let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
-        self.queue(&queue).metrics.wait.observe(waited);
+        let waited = now.since(Timestamp::from_micros(order));
+        let target = self.allocation.of(&queue).target_latency;
+        let state = self.queue(&queue);
+        state.metrics.wait.observe(waited.as_secs_f64());
+        state.totals.in_time.count(waited, target);
         MemoryFetch { id, ticket, since: now, features, delivery }
     }
 

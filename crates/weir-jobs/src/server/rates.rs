@@ -181,6 +181,7 @@ mod tests {
             arrivals: None,
             blocked: crate::lanes::BlockedJobs::default(),
             blocked_by_resource: Vec::new(),
+            in_time: None,
         }
     }
 

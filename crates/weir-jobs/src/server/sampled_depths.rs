@@ -94,6 +94,7 @@ mod tests {
             arrivals: None,
             blocked: crate::lanes::BlockedJobs::default(),
             blocked_by_resource: Vec::new(),
+            in_time: None,
         };
         depths.sample(vec![(name(), traffic)], &[counts]);
     }

@@ -15,6 +15,7 @@ use crate::job::JobBatch;
 use crate::metrics::JobsMetrics;
 use crate::model::{Wid, WorkerEnd};
 use crate::server::rates::QueueRates;
+use crate::server::recent_rates::RecentTotals;
 use crate::server::sampled_depths::SampledDepths;
 use crate::server::tasks::Tasks;
 use crate::settings::JobServerSettings;
@@ -50,6 +51,7 @@ pub(crate) struct JobService<S> {
     pub(crate) cancellations: RefCell<Cancellations>,
     pub(crate) commands_total: Cell<u64>,
     pub(crate) rates: RefCell<QueueRates>,
+    pub(crate) recent: RefCell<RecentTotals>,
     pub(crate) sampled_depths: SampledDepths,
     /// Limits that were set at run time.
     pub(crate) leased_limits: RefCell<Option<LeasedLimits>>,
@@ -84,6 +86,7 @@ impl<S> JobService<S> {
             cancellations: RefCell::default(),
             commands_total: Cell::default(),
             rates: RefCell::default(),
+            recent: RefCell::default(),
             sampled_depths: SampledDepths::default(),
             leased_limits: RefCell::default(),
             reloaded: Notify::new(),

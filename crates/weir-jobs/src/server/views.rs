@@ -177,6 +177,7 @@ fn queue_view<S: Store>(
         concurrency_in_force: None,
         rate: queue_settings.rate.map(|rate| rate.to_string()),
         fresh_lane: queue_settings.fresh_lane,
+        recent: service.recent.borrow().rates(now, queue),
         resources: resources(settings, counts, queue),
     }
 }

@@ -133,6 +133,9 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<JobService<S>>) {
         if is_current {
             service.sampled_depths.sample(traffic, &counts.queues);
         }
+        if is_current {
+            service.recent.borrow_mut().sample(now, &counts.queues);
+        }
         // The first seconds are no basis for a rate unless they are sampled more often.
         let is_short = service.rates.borrow().measured() < SAMPLE_INTERVAL;
         if is_current && (is_short || sampled.is_none_or(|last| now.since(last) >= SAMPLE_INTERVAL))

@@ -234,6 +234,7 @@ impl StoreCore {
             lanes: weir_jobs::lanes::LaneCounts::default(),
             arrivals: None,
             blocked: weir_jobs::lanes::BlockedJobs::default(),
+            in_time: None,
         }
     }
 

@@ -67,6 +67,7 @@ async fn list_queues(client: &mut AdminClient, json: bool) -> anyhow::Result<()>
         &["QUEUE", "DEPTH", "RUNNING", "LATENCY", "IN/S", "OUT/S", "TIME TO DRAIN", "STATE"],
         &rows,
     );
+    output::note("IN/S and OUT/S cover the last 10 s");
     let overview: JobServerOverview = client.get("/v1/jobs/overview").await?;
     if let Some(until) = overview.limits_lowered_until {
         output::note(&limits::lowered(until - overview.now));
@@ -80,8 +81,8 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
         queue.depth.to_string(),
         running(queue),
         seconds(queue.latency_seconds),
-        format!("{:.1}", queue.pushed_per_second),
-        format!("{:.1}", queue.processed_per_second),
+        format!("{:.1}", queue.recent.pushed_per_second),
+        format!("{:.1}", queue.recent.processed_per_second),
         queue.drain_seconds.map_or_else(|| "-".to_owned(), seconds),
         queue_state(queue),
     ]

@@ -91,6 +91,9 @@ pub(crate) async fn a_late_queue_serves_the_newest_and_a_share_of_the_backlog<H:
     }
     assert_eq!(numbers, "987612345");
     assert_eq!(world.fetch("a").await, None);
+    // All but the one of the backlog, in stores that know it.
+    let in_time = world.counts().await.queues[0].in_time;
+    assert!(in_time.is_none_or(|starts| starts.total == 9), "{in_time:?}");
 }
 
 pub(crate) async fn by_targets_queues_are_guaranteed_what_they_need<H: Harness>(world: World<H>) {

@@ -51,7 +51,7 @@ fn queue_without_worker_is_found_and_a_worker_ends_it() {
     let source = socket(&weir);
     let arguments = ["--weir", &source, "--window", "500ms"];
     let cause = "`--weir`, with a job in `pull`, and no worker";
-    let found = find_in_time(&arguments, "own-part", cause, "No worker is connected");
+    let found = find_in_time(&arguments, "weir-verdict", cause, "No worker is connected");
     let output = found.run_in(weir.site.path(), &[]);
     assert!(output.contains("worker"), "{output}");
     // The text says to start a worker that fetches the queue.
@@ -64,7 +64,7 @@ fn queue_without_worker_is_found_and_a_worker_ends_it() {
 
 /// Returns the finding about the stages of requests. Of Weir's parts there may be others, for example while an app starts.
 fn stages(advice: &Value) -> Option<&Value> {
-    advice["findings"].as_array()?.iter().find(|finding| finding["rule"] == "inside-outside")
+    advice["findings"].as_array()?.iter().find(|finding| finding["rule"] == "time-outside-app")
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn request_stages_are_reported() {
     );
     assert!(evidence.contains("for a free worker") && evidence.contains("elsewhere"), "{evidence}");
     let cause = "`--weir`, with an app that takes a third of a second and says that it takes 20 ms";
-    let found = find(&advice, "inside-outside", cause, "for a free worker");
+    let found = find(&advice, "time-outside-app", cause, "for a free worker");
     show(&[found.not_followed("the app hides a queue of its own")]);
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
