@@ -105,7 +105,8 @@ async fn channels(
     Params(query): Params<ChannelsQuery>,
 ) -> AdminResult<view::ChannelPage> {
     let page = realtime.hub.channels(&query.app, &query.prefix, row_limit(query.limit));
-    page.map(Json).ok_or_else(|| errors::no_such_app(&query.app))
+    let error = || errors::operation_error(realtime.hub.no_such_app(&query.app));
+    page.map(Json).ok_or_else(error)
 }
 
 #[derive(Deserialize)]

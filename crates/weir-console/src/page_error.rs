@@ -96,7 +96,9 @@ impl From<OperationError> for PageError {
         use OperationError as E;
         let text = error.to_string();
         match error {
-            E::NoSuchApp(_) | E::NoSuchUser(_) | E::NoSuchConnection { .. } => Self::NotFound(text),
+            E::NoSuchApp { .. } | E::NoSuchUser(_) | E::NoSuchConnection { .. } => {
+                Self::NotFound(text)
+            }
             E::AppDisabled(_) | E::Channel(_) | E::Event(_) | E::Data(_) | E::SocketId(_) => {
                 Self::Invalid(text)
             }

@@ -43,12 +43,15 @@ pub struct EventPublished {
     pub is_switched_off: bool,
 }
 
+/// Apps that an error names at most.
+const APPS_SHOWN_MAX: usize = 10;
+
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// No app has this id.
-    #[error("there is no app {0:?}")]
-    NoSuchApp(String),
+    /// No app has this id. `apps`: those that there are.
+    #[error("there is no app {id:?}; {apps}")]
+    NoSuchApp { id: String, apps: String },
     /// The app is disabled.
     #[error("app {0:?} is disabled")]
     AppDisabled(String),
@@ -189,11 +192,30 @@ impl Hub {
     }
 
     pub(crate) fn app_named(&self, id: &str) -> Result<Arc<App>, OperationError> {
-        self.app_by_id(id).ok_or_else(|| OperationError::NoSuchApp(id.to_owned()))
+        self.app_by_id(id).ok_or_else(|| self.no_such_app(id))
+    }
+
+    /// Returns the error for an id that no app has.
+    #[must_use]
+    pub fn no_such_app(&self, id: &str) -> OperationError {
+        let mut ids: Vec<String> =
+            self.apps().iter().map(|app| app.settings().id.to_string()).collect();
+        ids.sort();
+        OperationError::NoSuchApp { id: id.to_owned(), apps: listed(&ids) }
     }
 
     pub(crate) fn channel_name(&self, name: &str) -> Result<ChannelName, OperationError> {
         Ok(ChannelName::parse(name, &self.settings().limits.pusher)?)
+    }
+}
+
+/// Names the apps, as far as a line has room.
+fn listed(ids: &[String]) -> String {
+    let shown = ids.iter().take(APPS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match ids.len() {
+        0 => "no app is configured ([[realtime.apps]])".to_owned(),
+        number if number > APPS_SHOWN_MAX => format!("apps: {shown} .. ({number} in all)"),
+        _ => format!("apps: {shown}"),
     }
 }
 
@@ -214,5 +236,15 @@ mod tests {
         let (app, channel, event) = ("1".to_owned(), "a".to_owned(), "e".to_owned());
         let event = PublishEvent { app, channel, event, data };
         check_send(&hub.publish_event(&event));
+    }
+
+    #[test]
+    fn error_names_the_apps() {
+        let hub = hub(&Clock::manual(Timestamp::from_millis(1)));
+        let error = hub.check_channel("2", "a").unwrap_err().to_string();
+        assert_eq!(error, "there is no app \"2\"; apps: 1");
+        let ids: Vec<String> = (0..12).map(|id| id.to_string()).collect();
+        assert_eq!(listed(&ids), "apps: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 .. (12 in all)");
+        assert_eq!(listed(&[]), "no app is configured ([[realtime.apps]])");
     }
 }

@@ -23,10 +23,6 @@ pub(super) fn not_saved(error: &impl std::fmt::Display) -> AdminError {
     AdminError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string(), hint)
 }
 
-pub(super) fn no_such_app(id: &str) -> AdminError {
-    operation_error(OperationError::NoSuchApp(id.to_owned()))
-}
-
 pub(super) fn no_such_channel(name: &str) -> AdminError {
     let hint = "a channel exists while it has subscribers or a history";
     AdminError::new(StatusCode::NOT_FOUND, format!("there is no channel {name:?}"), hint)
@@ -41,7 +37,7 @@ pub(super) fn operation_error(error: OperationError) -> AdminError {
     use OperationError as E;
     let text = error.to_string();
     let (status, hint) = match error {
-        E::NoSuchApp(_) => (StatusCode::NOT_FOUND, "GET realtime/overview lists the apps"),
+        E::NoSuchApp { .. } => (StatusCode::NOT_FOUND, ""),
         E::AppDisabled(_) => (StatusCode::CONFLICT, "enable it in weir.toml and reload"),
         E::NoSuchUser(_) => (
             StatusCode::NOT_FOUND,

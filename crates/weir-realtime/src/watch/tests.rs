@@ -85,7 +85,7 @@ fn events_beyond_a_watchers_queue_are_dropped_and_counted() {
 #[test]
 fn the_number_of_watchers_is_limited_and_freed() {
     let hub = single_core_hub_with(&clock(), |settings| settings.limits.watchers_max = 1);
-    assert!(matches!(hub.watch("2", "a"), Err(OperationError::NoSuchApp(_))));
+    assert!(matches!(hub.watch("2", "a"), Err(OperationError::NoSuchApp { .. })));
     assert!(matches!(hub.watch("1", "a b"), Err(OperationError::Channel(_))));
     let first = hub.watch("1", "a").unwrap();
     assert!(matches!(hub.watch("1", "b"), Err(OperationError::TooManyWatchers { max: 1 })));

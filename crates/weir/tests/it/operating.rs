@@ -55,7 +55,7 @@ fn rejected_publishes_give_a_reason() {
     exit: 2
     -- stdout
     -- stderr
-    error: there is no app "2" (GET realtime/overview lists the apps)
+    error: there is no app "2"; apps: 1
     "#);
     insta::assert_snapshot!(weir.site.shown(&["realtime", "publish", "1", "a b", "e", "1"]), @r"
     exit: 2
