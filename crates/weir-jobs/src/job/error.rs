@@ -13,8 +13,9 @@ pub enum JobError {
     /// The job is not JSON or not an object, or a member is of the wrong type.
     #[error("malformed job: {0}")]
     Malformed(String),
-    #[error("jobs must have a reasonable jid parameter")]
-    Jid,
+    /// The sentence is Faktory's; clients recognize it.
+    #[error("jobs must have a reasonable jid parameter: a string of at least {min} bytes")]
+    Jid { min: usize },
     #[error("jobs must have a jobtype parameter")]
     Jobtype,
     #[error("jobs must have an args parameter")]

@@ -93,7 +93,7 @@ fn check_shape(
 /// Returns the jid. It must have at least 8 bytes, as Faktory counts.
 fn jid<'a>(members: &JobMembers<'a>, limits: &JobServerLimits) -> Result<Cow<'a, str>, JobError> {
     let jid = text(members, JobMember::Jid)?.filter(|jid| jid.len() >= JID_BYTES_MIN);
-    check_length(JobMember::Jid, jid.ok_or(JobError::Jid)?, limits)
+    check_length(JobMember::Jid, jid.ok_or(JobError::Jid { min: JID_BYTES_MIN })?, limits)
 }
 
 fn jobtype<'a>(

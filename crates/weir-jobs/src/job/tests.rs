@@ -112,7 +112,7 @@ fn numbers_follow_the_protocol() {
 #[test]
 fn errors_describe_the_problem() {
     let check = |json: &str, expected: &str| assert_eq!(error_of(json), expected, "{json}");
-    let jid = "jobs must have a reasonable jid parameter";
+    let jid = "jobs must have a reasonable jid parameter: a string of at least 8 bytes";
     check("{}", jid);
     check(r#"{"jid":"1234567","jobtype":"T","args":[]}"#, jid);
     check(r#"{"jid":null,"jobtype":"T","args":[]}"#, jid);

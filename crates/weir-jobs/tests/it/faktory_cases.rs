@@ -64,9 +64,9 @@ const PUSH: &[Case] = &[
         plain,
         r#"
         > PUSH {"jid":"1234567","jobtype":"T","args":[]}
-        < -ERR jobs must have a reasonable jid parameter
+        < -ERR jobs must have a reasonable jid parameter*
         > PUSH {"jobtype":"T","args":[]}
-        < -ERR jobs must have a reasonable jid parameter
+        < -ERR jobs must have a reasonable jid parameter*
         > PUSH {"jid":"12345678","args":[]}
         < -ERR jobs must have a jobtype parameter
         > PUSH {"jid":"12345678","jobtype":"","args":[]}
