@@ -16,10 +16,10 @@ pub enum ListenAddress {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The port is missing, as in `127.0.0.1` or `[::1]`.
-    #[error("{0:?} has no port; write for example \"127.0.0.1:7419\"")]
+    #[error("{0:?} has no port")]
     NoPort(String),
     /// The host is a name, not an IP address.
-    #[error("{0:?} is not an IP address; write for example \"127.0.0.1:7419\" or \"0.0.0.0:7419\"")]
+    #[error("{0:?} is not an IP address")]
     NotAnAddress(String),
     /// The port is not a number from 0 to 65535.
     #[error("{0:?} is not a port; ports go from 0 (the system chooses) to 65535")]

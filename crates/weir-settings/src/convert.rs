@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 use weir_base::hint;
-use weir_base::listen_address::ListenAddress;
+use weir_base::listen_address::{AddressError, ListenAddress};
 
 use crate::units;
 
@@ -165,7 +165,13 @@ pub(crate) const OFF: &str = "off";
 /// Converts an `IP:port`. `example`: a valid value, for the error.
 pub(crate) fn to_tcp_address(value: &DeValue<'_>, example: &str) -> Result<SocketAddr, String> {
     let text = value.as_str().ok_or_else(|| expected("an address", value))?;
-    match text.parse::<ListenAddress>().map_err(|error| error.to_string())? {
+    let address = text.parse::<ListenAddress>().map_err(|error| match error {
+        AddressError::NoPort(_) | AddressError::NotAnAddress(_) => {
+            format!("{error}; write for example {example:?}")
+        }
+        AddressError::Port(_) | AddressError::NoPath => error.to_string(),
+    });
+    match address? {
         ListenAddress::Tcp(address) => Ok(address),
         ListenAddress::Unix(_) => {
             Err(format!("a unix socket is not supported here; write for example {example:?}"))

@@ -159,6 +159,7 @@ fn missing_program_is_a_warning() {
 
 #[test]
 fn front_cannot_listen_on_a_unix_socket() {
+    insta::assert_snapshot!(errors("[front]\nlisten = \"localhost\"\n"), @r#"weir.toml:2:10: front.listen: "localhost" has no port; write for example "127.0.0.1:8080""#);
     insta::assert_snapshot!(errors("[front]\nlisten = \"unix:/run/x\"\n"), @r#"weir.toml:2:10: front.listen: a unix socket is not supported here; write for example "127.0.0.1:8080""#);
     let refused = errors("[front]\ntrusted_proxies = [\"unix\"]\n");
     assert!(refused.contains("front.listen is no unix socket"), "{refused}");
