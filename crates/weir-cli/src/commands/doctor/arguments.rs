@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use weir_observe::Sources;
 use weir_sidekiq::SampleLimits;
 
@@ -16,9 +16,13 @@ use weir_config::{format_pool, pool};
 /// The heading of options that belong to no source. Without one they would be below that of the last source.
 const CHECKS: &str = "Checks and output";
 
+pub(super) const EXAMPLES: &str = "Examples (name one source, or several):
+  weir doctor --redis redis://127.0.0.1:6379/0 --postgres postgres://weir@127.0.0.1/app
+  weir doctor --weir http://127.0.0.1:7420";
+
 /// `weir doctor`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").required(true).multiple(true).args(["redis", "postgres", "weir"]))]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     redis: RedisArguments,

@@ -17,12 +17,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weir_advisor::{Advice, Observation};
 
 pub(crate) use self::arguments::DoctorArguments;
+use self::arguments::EXAMPLES;
 use self::doctor_sources::{DoctorSources, exit};
 use crate::admin_client::block_on;
-use crate::exit::Exit;
+use crate::exit::{Exit, WrongUsage};
 use crate::output;
 use weir_admin::observed::json::document;
 
+const NO_SOURCE: &str =
+    "name what to diagnose: --redis URL, --postgres URL, --weir URL, or several of them\n\n";
 /// Step of the progress bar between the two samples.
 const PROGRESS_STEP: Duration = Duration::from_millis(200);
 
@@ -42,6 +45,10 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
         weir: arguments.weir()?,
         passed: arguments.given_options(),
     };
+    let DoctorSources { sources, weir, .. } = &doctor_sources;
+    if sources.redis.is_empty() && sources.postgres.is_none() && weir.is_none() {
+        return Err(WrongUsage::new(NO_SOURCE.to_owned() + EXAMPLES).into());
+    }
     block_on(async {
         if arguments.watch {
             return Box::pin(watch::run(&doctor_sources)).await;
