@@ -41,7 +41,7 @@ impl Lock {
             .truncate(false)
             .mode(0o600)
             .open(&path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
+            .with_context(|| unusable("cannot open", &path))?;
         lock(&mut file, FlockOperation::NonBlockingLockExclusive, data_dir, orphan_wait)?;
         file.set_len(0)?;
         file.rewind()?;
@@ -90,7 +90,16 @@ pub fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(data_dir)
-        .with_context(|| format!("cannot make data_dir {}", data_dir.display()))
+        .with_context(|| unusable("cannot make data_dir", data_dir))
+}
+
+/// Returns the message for a path that this user cannot use, with the way out.
+fn unusable(what: &str, path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = path.display();
+    format!(
+        "{what} {shown} (name a directory that this user may write with --data-dir or data_dir)"
+    )
 }
 
 /// Locks the file. Waits for a service whose parent was killed, but not for a living parent.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use weir_net::{BindOptions, ListenAddress, Listener};
 
 use super::port;
@@ -60,15 +60,14 @@ impl Listeners {
     pub(crate) fn bind(settings: &Settings, only: &[Part]) -> anyhow::Result<Self> {
         let options =
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
-        let tcp: anyhow::Result<Vec<Group>> = listener_specs(settings)
-            .into_iter()
-            .filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)))
-            .map(|(_, spec)| bind(spec, options, settings.supervisor.orphan_wait))
-            .collect();
+        let specs = listener_specs(settings).into_iter();
+        let specs = specs.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
+        let tcp = bind_all(specs.map(|(_, spec)| spec), options, settings.supervisor.orphan_wait)?;
+        // Last: a start that fails leaves no socket in data_dir.
         let admin_path = settings.admin_socket();
         let admin = Listener::bind(&ListenAddress::Unix(admin_path.clone()), options)
             .context("the admin socket")?;
-        Ok(Self { tcp: tcp?, admin, admin_path })
+        Ok(Self { tcp, admin, admin_path })
     }
 
     /// Takes over the sockets that an earlier program has bound at `addresses`, where the settings
@@ -196,6 +195,34 @@ fn adopt(spec: ListenerSpec, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::R
 /// Returns the configured addresses by names of descriptors.
 pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> {
     listener_specs(settings).into_iter().map(|(_, spec)| (spec.name, spec.address)).collect()
+}
+
+/// Binds all of them, or returns the errors of all that cannot be bound.
+fn bind_all(
+    specs: impl Iterator<Item = ListenerSpec>,
+    options: BindOptions,
+    mut wait: Duration,
+) -> anyhow::Result<Vec<Group>> {
+    let (mut groups, mut errors) = (Vec::new(), Vec::new());
+    for spec in specs {
+        match bind(spec, options, wait) {
+            Ok(group) => groups.push(group),
+            Err(error) => {
+                errors.push(error);
+                // The others have had that time as well.
+                wait = Duration::ZERO;
+            }
+        }
+    }
+    match (errors.len(), errors.pop()) {
+        (_, None) => Ok(groups),
+        (1, Some(error)) => Err(error),
+        (number, Some(last)) => {
+            errors.push(last);
+            let lines = errors.iter().map(|error| format!("\n  {error:#}"));
+            bail!("{number} addresses cannot be used:{}", lines.collect::<String>())
+        }
+    }
 }
 
 fn bind(spec: ListenerSpec, options: BindOptions, wait: Duration) -> anyhow::Result<Group> {

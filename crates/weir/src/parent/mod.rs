@@ -61,7 +61,9 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
         salvage::run(&settings.jobs.settings)?;
     }
     let listeners = Listeners::bind(settings, &only)?;
-    let groups = Groups::bind(settings, &only, wait, |_| None)?;
+    let groups = Groups::bind(settings, &only, wait, |_| None).inspect_err(|_| {
+        let _ = std::fs::remove_file(settings.admin_socket());
+    })?;
     let ready_line = listeners.ready_line() + &groups.ready_words();
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
     let text = handover::SettingsFile::new(&handover)?;

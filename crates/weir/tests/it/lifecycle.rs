@@ -217,6 +217,26 @@ fn port_in_use_is_reported_with_its_setting() {
     assert!(error.contains(&format!("jobs.listen: {address} is in use by pid {pid}")), "{error}");
 }
 
+#[test]
+fn all_ports_in_use_are_reported_and_no_socket_is_left() {
+    let taken = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let [jobs, console] = taken.each_ref().map(|taken| taken.local_addr().expect("its address"));
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"{jobs}\"\nstore = \"memory\"\n[console]\nlisten = \"{console}\"\n"
+    ));
+    let output = site.run(&["up"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("2 addresses cannot be used:"), "{error}");
+    for address in
+        [format!("jobs.listen: {jobs} is in use"), format!("console.listen: {console} is")]
+    {
+        assert!(error.contains(&address), "{error}");
+    }
+    assert!(!site.path().join("data/weir.sock").exists());
+}
+
 /// As after a kill: the kernel has not closed the port yet, and no process has it open.
 #[test]
 fn port_without_a_visible_owner_is_retried() {

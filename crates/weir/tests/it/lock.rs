@@ -38,3 +38,14 @@ fn long_data_dir_path_works() {
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
     assert!(weir.stop().success());
 }
+
+#[test]
+fn unusable_data_dir_is_named_with_its_whole_path() {
+    let site = crate::weir::Site::new("");
+    std::fs::write(site.path().join("file"), "").expect("written");
+    let output = site.run(&["up", "--data-dir", "file/data"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let path = site.path().join("file/data").display().to_string();
+    assert!(error.contains(&path) && error.contains("with --data-dir or data_dir"), "{error}");
+}
