@@ -108,7 +108,7 @@ fn foreign_registries(file: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
+pub(crate) fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
     let mut problems = Vec::new();
     for (number, line) in text.lines().enumerate() {

@@ -12,7 +12,8 @@
 //! - [`suites`]: all tests (or those of `test rust|doc|clients|browser`), with a line of counts at the end. Its suite
 //!   `rust` is the command `executables` ([`executables`]).
 //!
-//! `cargo xtask site FOLDER` writes the documentation as a folder of HTML files ([`site`]).
+//! `cargo xtask site FOLDER` writes the documentation as a folder of HTML files ([`site`]); `archive FOLDER` completes the pages
+//! of an archive ([`archive`]).
 //!
 //! Measures, `cargo xtask lines|names|circles|settings|dependencies`, print and never fail:
 //!
@@ -23,6 +24,7 @@
 //! - [`dependencies`]: packages that the binary links, and those in several versions.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
+mod archive;
 mod circles;
 mod dashboards;
 mod dependencies;
@@ -94,7 +96,7 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 checks:   edges, licences [write FILE], docs, words, dashboards [write]
-writes:   site FOLDER
+writes:   site FOLDER, archive FOLDER
 tests:    test [rust|doc|clients|browser], executables
 measures: lines, names [--list], circles [CRATE], settings, dependencies";
 
@@ -109,6 +111,7 @@ fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
         }
         ["site", folder] => site::write(root, Path::new(folder)),
         ["words"] => return words::check(root),
+        ["archive", folder] => return archive::unlink(Path::new(folder)),
         ["dashboards"] => return dashboards::check(root),
         ["dashboards", "write"] => return dashboards::write(root),
         ["lines"] => lines::report(root),
