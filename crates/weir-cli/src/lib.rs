@@ -4,7 +4,7 @@
 //! - `admin_client`: requests to a running Weir; `target`: which Weir.
 //! - `backup`: the folder of backups, what is in them, and restores.
 //! - [`data_dir`]: the data directory that commands and services share, and its locks.
-//! - [`output`]: printing; [`Exit`]: exit codes.
+//! - [`output`]: printing; [`invocation`]: how this program was started; [`Exit`]: exit codes.
 //!
 //! The processes of `weir up` are in the binary, which passes their entry points as
 //! [`ServiceCommands`].
@@ -15,6 +15,7 @@ mod cli;
 mod commands;
 pub mod data_dir;
 mod exit;
+pub mod invocation;
 mod operator;
 pub mod output;
 mod service;

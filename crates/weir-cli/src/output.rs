@@ -10,10 +10,18 @@ pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Prints text as it is.
+/// Prints text as it is. A closed pipe is not an error.
 pub fn raw(text: &str) {
+    let _ = try_raw(text);
+}
+
+/// Prints text as it is.
+///
+/// # Errors
+/// Standard output cannot be written: its reader is gone, for example (`weir .. | head`).
+pub fn try_raw(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }
 
 /// Prints a value as JSON.
@@ -31,7 +39,18 @@ pub fn note(text: &str) {
 pub(crate) fn error(error: &anyhow::Error) {
     let label =
         if is_coloured(&std::io::stderr()) { "\u{1b}[31merror:\u{1b}[0m" } else { "error:" };
-    note(&format!("{label} {error:#}"));
+    note(&format!("{label} {}", with_causes(error)));
+}
+
+/// Returns an error with its causes. Many errors name their cause themselves; it is not repeated.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Returns whether to use colour: on a terminal, unless `NO_COLOR` is set.
@@ -121,7 +140,22 @@ pub(crate) fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fine_seconds, printable, seconds};
+    use std::io::{Error, ErrorKind};
+
+    use super::{fine_seconds, printable, seconds, with_causes};
+
+    #[test]
+    fn cause_that_an_error_names_is_not_repeated() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the connection ended: {0}")]
+        struct Ended(#[from] Error);
+        let ended = Ended(Error::from(ErrorKind::UnexpectedEof));
+        let error = anyhow::Error::new(ended).context("no demo responds");
+        let text = "no demo responds: the connection ended: unexpected end of file";
+        assert_eq!(with_causes(&error), text);
+        let error = anyhow::Error::new(Error::other("full")).context("cannot write a");
+        assert_eq!(with_causes(&error), "cannot write a: full");
+    }
 
     #[test]
     fn durations_below_a_second_have_milliseconds() {

@@ -1,8 +1,8 @@
 //! The settings that the demo starts Weir with.
 
 /// The id and the key of the realtime app.
-pub(crate) const APP_ID: &str = "demo";
-pub(crate) const APP_KEY: &str = "demo-key";
+pub const APP_ID: &str = "demo";
+pub const APP_KEY: &str = "demo-key";
 /// The environment variable with the secret of the realtime app.
 pub const SECRET_VARIABLE: &str = "WEIR_DEMO_SECRET";
 

@@ -12,6 +12,7 @@ use weir_base::shutdown::ShutdownToken;
 
 use crate::faktory::FaktoryError;
 use crate::figures::Meter;
+use crate::flood_jobs::FloodJobs;
 use crate::traffic::Flood;
 
 /// Pause before a connection that ended is opened again.
@@ -46,7 +47,10 @@ pub(crate) struct LoadContext {
     pub(crate) meter: Meter,
     /// The worker process that all connections belong to.
     pub(crate) wid: String,
+    /// The flood in progress, or the last one.
     flood: Mutex<Option<Flood>>,
+    /// The jobs of that flood.
+    flood_jobs: Mutex<FloodJobs>,
     shutdown: ShutdownToken,
 }
 
@@ -54,7 +58,8 @@ impl LoadContext {
     pub(crate) fn new(settings: LoadSettings, shutdown: ShutdownToken) -> Arc<Self> {
         let wid = format!("demo-{:016x}", fastrand::u64(..));
         let (clock, meter, flood) = (Clock::system(), Meter::default(), Mutex::new(None));
-        Arc::new(Self { settings, clock, meter, wid, flood, shutdown })
+        let flood_jobs = Mutex::new(FloodJobs::default());
+        Arc::new(Self { settings, clock, meter, wid, flood, flood_jobs, shutdown })
     }
 
     /// Runs a task until it ends or the shutdown is requested.
@@ -81,14 +86,30 @@ impl LoadContext {
         }
     }
 
-    pub(crate) fn begin(&self, flood: Flood) {
-        *self.flood.lock().unwrap_or_else(PoisonError::into_inner) = Some(flood);
+    /// Begins a flood, unless there is one.
+    pub(crate) fn begin(&self, flood: Flood) -> Result<(), Flood> {
+        let mut present = self.flood.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(present) = present.filter(|present| flood.began < present.until) {
+            return Err(present);
+        }
+        self.flood_jobs(FloodJobs::clear);
+        *present = Some(flood);
+        Ok(())
     }
 
     /// Returns the flood in progress.
     pub(crate) fn flood(&self) -> Option<Flood> {
-        let flood = *self.flood.lock().unwrap_or_else(PoisonError::into_inner);
-        flood.filter(|flood| self.clock.now() < flood.until)
+        self.last_flood().filter(|flood| self.clock.now() < flood.until)
+    }
+
+    /// Returns the flood in progress, or the last one.
+    pub(crate) fn last_flood(&self) -> Option<Flood> {
+        *self.flood.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads or changes the jobs of the flood.
+    pub(crate) fn flood_jobs<T>(&self, access: impl FnOnce(&mut FloodJobs) -> T) -> T {
+        access(&mut self.flood_jobs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the factor of all rates.

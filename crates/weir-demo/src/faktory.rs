@@ -56,12 +56,12 @@ impl FaktoryConnection {
         Ok(connection)
     }
 
-    /// Pushes jobs at once. Returns how many were rejected.
-    pub(crate) async fn push(&mut self, jobs: &[Value]) -> Result<usize, FaktoryError> {
+    /// Pushes jobs at once. Returns the jids of those that were rejected.
+    pub(crate) async fn push(&mut self, jobs: &[Value]) -> Result<Vec<String>, FaktoryError> {
         let text = serde_json::to_string(jobs).unwrap_or_default();
         let errors = self.send(&format!("PUSHB {text}")).await?.unwrap_or_default();
         let errors: Value = serde_json::from_slice(&errors).map_err(|error| unexpected(&error))?;
-        Ok(errors.as_object().map_or(0, serde_json::Map::len))
+        Ok(errors.as_object().into_iter().flat_map(|errors| errors.keys().cloned()).collect())
     }
 
     /// Fetches the next job. None: there was none for a while.
@@ -86,11 +86,15 @@ impl FaktoryConnection {
         self.send(&format!("BEAT {}", json!({ "wid": wid }))).await.map(drop)
     }
 
-    /// Returns the state of a tracked job.
-    pub(crate) async fn state(&mut self, jid: &str) -> Result<String, FaktoryError> {
+    /// Returns what is known of a tracked job: its state, and what its worker said (`desc`).
+    pub(crate) async fn track(&mut self, jid: &str) -> Result<Value, FaktoryError> {
         let track = self.send(&format!("TRACK GET {jid}")).await?.unwrap_or_default();
-        let track: Value = serde_json::from_slice(&track).map_err(|error| unexpected(&error))?;
-        Ok(track["state"].as_str().unwrap_or_default().to_owned())
+        serde_json::from_slice(&track).map_err(|error| unexpected(&error))
+    }
+
+    /// Says something about a tracked job.
+    pub(crate) async fn describe(&mut self, jid: &str, text: &str) -> Result<(), FaktoryError> {
+        self.send(&format!("TRACK SET {}", json!({ "jid": jid, "desc": text }))).await.map(drop)
     }
 
     async fn send(&mut self, command: &str) -> Result<Option<Vec<u8>>, FaktoryError> {

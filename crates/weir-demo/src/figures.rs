@@ -27,8 +27,8 @@ pub(crate) struct Counts {
     pub(crate) served: u64,
     /// How long those took.
     pub(crate) response_times: Samples,
-    /// Requests that the front rejected with 503.
-    pub(crate) shed: u64,
+    /// Requests that the front rejected with 503, by the reason that it gave.
+    pub(crate) rejected: BTreeMap<&'static str, u64>,
     /// Requests with another error, or without a response.
     pub(crate) errors: u64,
     /// Requests that were not sent, because too many were in progress.

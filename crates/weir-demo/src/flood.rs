@@ -12,6 +12,8 @@ use crate::traffic::{FLOOD_QUEUE, Flood, FloodRequest, WORKER_LABEL};
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it looks.
 const POLL: Duration = Duration::from_millis(100);
+/// Precedes the seconds until the present flood ends.
+const IN_PROGRESS: &str = "a flood is in progress; seconds left: ";
 /// Time between two signs of life; the server expects one every 15 s.
 const BEAT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -37,7 +39,11 @@ async fn receive(context: &LoadContext) -> JobSession {
         let jid = job["jid"].as_str().unwrap_or_default();
         match FloodRequest::from_job(&job) {
             Some(request) => {
-                context.begin(Flood::begin(request, context.clock.now()));
+                if let Err(present) = context.begin(Flood::begin(request, context.clock.now())) {
+                    let left = present.until.since(context.clock.now()).as_secs();
+                    connection.describe(jid, &in_progress(left)).await?;
+                }
+                // Not a failure: it would be in the dead set.
                 connection.acknowledge(jid).await?;
             }
             None => connection.fail(jid, "this is no flood within the limits").await?,
@@ -45,10 +51,19 @@ async fn receive(context: &LoadContext) -> JobSession {
     }
 }
 
+/// What the worker says about a request that it does not follow: the seconds until the present flood ends.
+fn in_progress(seconds_left: u64) -> String {
+    format!("{IN_PROGRESS}{seconds_left}")
+}
+
 /// What became of a request for a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FloodOutcome {
     Began,
+    /// There is a flood already.
+    InProgress {
+        seconds_left: u64,
+    },
     /// No demo took it.
     NotTaken,
 }
@@ -66,14 +81,32 @@ pub async fn request(
     let jid = format!("demo-{:016x}", fastrand::u64(..));
     let mut connection = FaktoryConnection::producer(jobs).await?;
     let rejected = connection.push(&[flood.to_job(&jid, Some(expires_at))]).await?;
-    if rejected > 0 {
+    if !rejected.is_empty() {
         return Err(FaktoryError::Rejected("it takes no jobs at present".to_owned()));
     }
     for _ in 0..ANSWER_TIMEOUT.as_millis() / POLL.as_millis() {
-        if connection.state(&jid).await? == "success" {
-            return Ok(FloodOutcome::Began);
+        let track = connection.track(&jid).await?;
+        if track["state"] == "success" {
+            return Ok(outcome(track["desc"].as_str().unwrap_or_default()));
         }
         tokio::time::sleep(POLL).await;
     }
     Ok(FloodOutcome::NotTaken)
+}
+
+/// Reads what the worker has said about a request that it has taken.
+fn outcome(description: &str) -> FloodOutcome {
+    let left = description.strip_prefix(IN_PROGRESS).and_then(|left| left.parse().ok());
+    left.map_or(FloodOutcome::Began, |seconds_left| FloodOutcome::InProgress { seconds_left })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requester_learns_what_became_of_the_request() {
+        assert_eq!(outcome(""), FloodOutcome::Began);
+        assert_eq!(outcome(&in_progress(41)), FloodOutcome::InProgress { seconds_left: 41 });
+    }
 }

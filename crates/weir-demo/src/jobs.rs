@@ -8,6 +8,7 @@ use weir_base::clock::Timestamp;
 
 use crate::context::{JobSession, LoadContext, Ticks};
 use crate::faktory::FaktoryConnection;
+use crate::flood_jobs::FloodJobs;
 use crate::traffic::{JOBS, JobKind, Pace, TENANTS, WORKER_LABEL, WORKERS, tenant_rates};
 
 /// The most jobs of one push.
@@ -52,11 +53,12 @@ impl Flow {
         self.pace.due(rate, elapsed)
     }
 
-    fn job(&self, now: Timestamp) -> Value {
+    /// `number`: that of a job of a flood.
+    fn job(&self, now: Timestamp, number: Option<u64>) -> Value {
         let JobKind { queue, jobtype, .. } = self.kind;
         let jid = format!("demo-{:016x}", fastrand::u64(..));
         let tenant = self.tenant.map(|tenant| TENANTS[tenant]);
-        let args = json!([{ "at": now.as_micros(), "tenant": tenant }]);
+        let args = json!([{ "at": now.as_micros(), "tenant": tenant, "flood": number }]);
         json!({ "jid": jid, "jobtype": jobtype, "queue": queue, "args": args, "retry": 3 })
     }
 }
@@ -67,19 +69,50 @@ async fn produce(context: &LoadContext) -> JobSession {
     let mut ticks = Ticks::new();
     loop {
         let elapsed = ticks.next().await;
-        let (factor, now) = (context.factor(), context.clock.now());
-        let mut jobs = Vec::new();
-        for flow in &mut flows {
-            let due = flow.due(factor, elapsed);
-            jobs.extend((0..due).map(|_| flow.job(now)));
+        let jobs = due_jobs(context, &mut flows, elapsed);
+        let mut batches = jobs.chunks(BATCH_MAX);
+        while let Some(batch) = batches.next() {
+            let result = push(context, &mut connection, batch).await;
+            if result.is_err() {
+                let unacknowledged = batch.iter().chain(batches.flatten());
+                unacknowledged.for_each(|job| forget(context, job));
+                return result;
+            }
         }
-        for batch in jobs.chunks(BATCH_MAX) {
-            let rejected = connection.push(batch).await? as u64;
-            context.meter.record(|counts| {
-                counts.pushed += batch.len() as u64 - rejected;
-                counts.push_rejected += rejected;
-            });
-        }
+    }
+}
+
+/// Returns the jobs that are to be pushed now.
+fn due_jobs(context: &LoadContext, flows: &mut [Flow], elapsed: Duration) -> Vec<Value> {
+    let (factor, now) = (context.factor(), context.clock.now());
+    let number = || (factor > 1.0).then(|| context.flood_jobs(FloodJobs::add));
+    let mut jobs = Vec::new();
+    for flow in flows {
+        let due = flow.due(factor, elapsed);
+        jobs.extend((0..due).map(|_| flow.job(now, number())));
+    }
+    jobs
+}
+
+async fn push(
+    context: &LoadContext,
+    connection: &mut FaktoryConnection,
+    batch: &[Value],
+) -> JobSession {
+    let rejected = connection.push(batch).await?;
+    let is_rejected = |job: &&Value| rejected.iter().any(|jid| job["jid"] == jid.as_str());
+    batch.iter().filter(is_rejected).for_each(|job| forget(context, job));
+    context.meter.record(|counts| {
+        counts.pushed += (batch.len() - rejected.len()) as u64;
+        counts.push_rejected += rejected.len() as u64;
+    });
+    Ok(())
+}
+
+/// The server has not acknowledged this job.
+fn forget(context: &LoadContext, job: &Value) {
+    if let Some(number) = job["args"][0]["flood"].as_u64() {
+        context.flood_jobs(|jobs| jobs.on_unacknowledged(number));
     }
 }
 
@@ -106,6 +139,9 @@ async fn work(context: &LoadContext) -> JobSession {
 /// Records how long a job waited. Retries do not count: they wait for their time.
 fn record_wait(context: &LoadContext, kind: JobKind, job: &Value) {
     let arguments = &job["args"][0];
+    if let Some(number) = arguments["flood"].as_u64() {
+        context.flood_jobs(|jobs| jobs.on_started(number));
+    }
     let Some(at) = arguments["at"].as_u64().filter(|_| job["failure"].is_null()) else { return };
     let waited = context.clock.now().since(Timestamp::from_micros(at));
     let tenant = TENANTS.into_iter().find(|tenant| arguments["tenant"] == *tenant);

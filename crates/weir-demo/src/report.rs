@@ -68,7 +68,9 @@ pub struct RealtimeReport {
 pub struct RequestsReport {
     pub served_per_second: f64,
     /// Requests that the front rejected with 503.
-    pub shed_per_second: f64,
+    pub rejected_per_second: f64,
+    /// The same by reason: a full queue (`queue_max`), a shed rule (`shed`) ..
+    pub rejections_per_second: BTreeMap<&'static str, f64>,
     pub errors: u64,
     /// Requests that the demo did not send, because too many were in progress.
     pub unsent: u64,
@@ -119,6 +121,8 @@ impl ReportSources {
         let empty_in_seconds = waiting
             .zip(self.waiting_before)
             .and_then(|(now, before)| empty_in(before, now, self.interval));
+        let rejections =
+            counts.rejected.iter().map(|(reason, count)| (*reason, per_second(*count)));
         Report {
             at: self.at,
             interval_seconds: self.interval.as_secs_f64(),
@@ -145,7 +149,8 @@ impl ReportSources {
             },
             requests: RequestsReport {
                 served_per_second: per_second(counts.served),
-                shed_per_second: per_second(counts.shed),
+                rejected_per_second: per_second(counts.rejected.values().sum()),
+                rejections_per_second: rejections.collect(),
                 errors: counts.errors,
                 unsent: counts.unsent,
                 response_ms_p50: counts.response_times.percentile(0.5),
@@ -184,8 +189,11 @@ impl Display for Report {
         let delay = realtime.delay_ms_p50.map_or_else(|| "no events".to_owned(), milliseconds);
         let clients = count(realtime.clients, "client");
         write!(formatter, "; realtime: {clients}, {delay}")?;
-        let (served, shed) = (requests.served_per_second, requests.shed_per_second);
-        write!(formatter, "; requests: {}, {} shed", per_second(served), per_second(shed))?;
+        let (served, rejected) = (requests.served_per_second, requests.rejected_per_second);
+        write!(formatter, "; requests: {}, {} rejected", per_second(served), per_second(rejected))?;
+        let reasons = requests.rejections_per_second.iter();
+        let reasons = reasons.map(|(reason, rate)| format!("{reason} {}", per_second(*rate)));
+        write!(formatter, "{}", in_parentheses(reasons))?;
         for (number, what) in [(requests.errors, "failed"), (requests.unsent, "not sent")] {
             if number > 0 {
                 write!(formatter, ", {} {what}", grouped(number))?;
@@ -229,6 +237,12 @@ impl JobsReport {
     }
 }
 
+/// Returns ` (a, b)`; nothing if there are none.
+pub(crate) fn in_parentheses(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<String> = texts.collect();
+    if texts.is_empty() { String::new() } else { format!(" ({})", texts.join(", ")) }
+}
+
 /// Formats a rate: `0/s`, `4.2/s`, `1,200/s`.
 #[expect(
     clippy::cast_possible_truncation,
@@ -244,7 +258,7 @@ fn per_second(rate: f64) -> String {
 }
 
 /// Formats milliseconds: `<1 ms`, `12 ms`, `1.2 s`, `40 s`, `3 min`.
-fn milliseconds(ms: f64) -> String {
+pub(crate) fn milliseconds(ms: f64) -> String {
     match ms {
         ..0.95 => "<1 ms".to_owned(),
         ..999.5 => format!("{ms:.0} ms"),
@@ -255,13 +269,13 @@ fn milliseconds(ms: f64) -> String {
 }
 
 /// Formats a count with its noun: `1 client`, `5,000 clients`.
-fn count(number: u64, noun: &str) -> String {
+pub(crate) fn count(number: u64, noun: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{} {noun}{ending}", grouped(number))
 }
 
 /// Formats a count with separators: `3,400`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -280,7 +294,8 @@ mod tests {
 
     fn sources() -> ReportSources {
         let mut counts = Counts { done: 590, failed: 10, pushed: 700, ..Counts::default() };
-        (counts.served, counts.shed) = (400, 60);
+        counts.served = 400;
+        counts.rejected = [("queue_max", 50), ("shed", 10)].into();
         counts.delays.add(Duration::from_millis(2));
         counts.tenant_waits.entry("north").or_default().add(Duration::from_secs(12));
         counts.queue_waits.entry("feed").or_default().add(Duration::from_millis(80));
@@ -306,7 +321,7 @@ mod tests {
     fn report_reads_as_a_line() {
         assert_eq!(
             sources().into_report().to_string(),
-            "jobs: 120/s, 3,400 waiting, empty in 40 s; realtime: 300 clients, 2 ms; requests: 80/s, 12/s shed\
+            "jobs: 120/s, 3,400 waiting, empty in 40 s; realtime: 300 clients, 2 ms; requests: 80/s, 12/s rejected (queue_max 10/s, shed 2.0/s)\
              \n  new jobs waited: feed 80 ms; tenants of imports: north 12 s"
         );
     }

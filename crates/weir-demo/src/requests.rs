@@ -13,6 +13,14 @@ use crate::traffic::{Pace, Page, REQUESTS_PER_SECOND, page_of};
 
 /// The most requests in progress, and connections that are kept.
 const IN_PROGRESS_MAX: usize = 400;
+/// What the front's responses to rejected requests say, with the names of the reasons.
+const REASONS: [(&str, &str); 4] = [
+    ("(queue_max)", "queue_max"),
+    ("(queue_timeout)", "queue_timeout"),
+    ("(overload_wait)", "overload"),
+    // A shed rule of the settings.
+    ("overloaded", "shed"),
+];
 /// A client gives up after this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -50,19 +58,28 @@ async fn send(
     let response = tokio::time::timeout(PATIENCE, respond(&client, page)).await;
     let took = context.clock.now().since(began);
     context.meter.record(|counts| match response {
-        Ok(Ok(status)) if status.is_success() => {
+        Ok(Ok((status, _))) if status.is_success() => {
             counts.served += 1;
             counts.response_times.add(took);
         }
-        Ok(Ok(StatusCode::SERVICE_UNAVAILABLE)) => counts.shed += 1,
+        Ok(Ok((StatusCode::SERVICE_UNAVAILABLE, body))) => {
+            *counts.rejected.entry(reason(&body)).or_default() += 1;
+        }
         Ok(Ok(_) | Err(_)) | Err(_) => counts.errors += 1,
     });
 }
 
-async fn respond(client: &HttpClient, page: Page) -> Result<StatusCode, HttpError> {
+/// Returns the reason of a rejection, as the console and the metrics name it. The front states it in its response.
+fn reason(body: &[u8]) -> &'static str {
+    let text = String::from_utf8_lossy(body);
+    let stated = REASONS.into_iter().find(|(statement, _)| text.contains(statement));
+    stated.map_or("other", |(_, reason)| reason)
+}
+
+async fn respond(client: &HttpClient, page: Page) -> Result<(StatusCode, Vec<u8>), HttpError> {
     let method = if page.method == "POST" { Method::POST } else { Method::GET };
     let request = HttpRequest::new(method, http::target(page.path), Vec::new().into());
     let mut response = client.send(request).await?;
-    response.read_to_end(http::BODY_BYTES_MAX).await?;
-    Ok(response.status())
+    let body = response.read_to_end(http::BODY_BYTES_MAX).await?;
+    Ok((response.status(), body))
 }

@@ -10,12 +10,14 @@ const SAMPLES_MAX: usize = 4_096;
 pub(crate) struct Samples {
     values: Vec<f64>,
     seen: usize,
+    longest: Option<f64>,
 }
 
 impl Samples {
     pub(crate) fn add(&mut self, duration: Duration) {
         let value = duration.as_secs_f64() * 1e3;
         self.seen += 1;
+        self.longest = Some(self.longest.map_or(value, |longest| longest.max(value)));
         if self.values.len() < SAMPLES_MAX {
             self.values.push(value);
             return;
@@ -25,6 +27,11 @@ impl Samples {
         if let Some(kept) = self.values.get_mut(place) {
             *kept = value;
         }
+    }
+
+    /// Returns the longest of all, also of those that were not kept.
+    pub(crate) const fn longest(&self) -> Option<f64> {
+        self.longest
     }
 
     /// Returns the duration that the share `part` does not exceed. None: there are none.
@@ -54,6 +61,7 @@ mod tests {
             samples.add(Duration::from_millis(ms));
         }
         assert_eq!((samples.percentile(0.5), samples.percentile(0.95)), (Some(20.0), Some(30.0)));
+        assert_eq!(samples.longest(), Some(30.0));
         for _ in 0..3 * SAMPLES_MAX {
             samples.add(Duration::from_millis(40));
         }

@@ -123,13 +123,17 @@ pub struct FloodRequest {
 }
 
 /// A request outside of the limits.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a flood has 1 to {} seconds and 2 to {} times the traffic",
-    FloodRequest::SECONDS_MAX,
-    FloodRequest::TIMES_MAX
-)]
-pub struct FloodRequestError;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FloodRequestError {
+    #[error("a flood lasts 1 to {max} seconds, not {0}", max = FloodRequest::SECONDS_MAX)]
+    Seconds(u64),
+    #[error(
+        "a flood multiplies the traffic by {min} to {max}, not by {0}",
+        min = FloodRequest::TIMES_MIN,
+        max = FloodRequest::TIMES_MAX
+    )]
+    Times(u64),
+}
 
 impl Default for FloodRequest {
     /// 50 times the traffic for a minute.
@@ -141,6 +145,8 @@ impl Default for FloodRequest {
 impl FloodRequest {
     /// The longest flood.
     pub const SECONDS_MAX: u64 = 600;
+    /// The lowest factor.
+    pub const TIMES_MIN: u64 = 2;
     /// The highest factor.
     pub const TIMES_MAX: u64 = 200;
 
@@ -149,9 +155,13 @@ impl FloodRequest {
     /// # Errors
     /// A number is outside of them.
     pub const fn new(seconds: u64, times: u64) -> Result<Self, FloodRequestError> {
-        let is_valid =
-            seconds >= 1 && seconds <= Self::SECONDS_MAX && times >= 2 && times <= Self::TIMES_MAX;
-        if is_valid { Ok(Self { seconds, times }) } else { Err(FloodRequestError) }
+        if seconds < 1 || seconds > Self::SECONDS_MAX {
+            return Err(FloodRequestError::Seconds(seconds));
+        }
+        if times < Self::TIMES_MIN || times > Self::TIMES_MAX {
+            return Err(FloodRequestError::Times(times));
+        }
+        Ok(Self { seconds, times })
     }
 
     /// Returns the job that asks a running demo for this flood. `expires_at` (RFC 3339): it is dropped if no demo takes it.
@@ -183,22 +193,23 @@ impl FloodRequest {
     }
 }
 
-/// A flood in progress.
+/// A flood in progress, or the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flood {
-    pub(crate) times: u64,
+    pub(crate) request: FloodRequest,
+    pub(crate) began: Timestamp,
     pub(crate) until: Timestamp,
 }
 
 impl Flood {
     pub(crate) fn begin(request: FloodRequest, now: Timestamp) -> Self {
-        Self { times: request.times, until: now + Duration::from_secs(request.seconds) }
+        Self { request, began: now, until: now + Duration::from_secs(request.seconds) }
     }
 
     /// Returns the factor of all rates, 1 after its end.
     #[expect(clippy::cast_precision_loss, reason = "at most TIMES_MAX")]
     pub(crate) fn factor(self, now: Timestamp) -> f64 {
-        if now < self.until { self.times as f64 } else { 1.0 }
+        if now < self.until { self.request.times as f64 } else { 1.0 }
     }
 }
 
@@ -233,9 +244,14 @@ mod tests {
     #[test]
     fn floods_have_limits() {
         assert!(FloodRequest::new(1, 2).is_ok() && FloodRequest::new(600, 200).is_ok());
-        for (seconds, times) in [(0, 2), (601, 2), (1, 1), (1, 201)] {
-            let error = FloodRequest::new(seconds, times).unwrap_err().to_string();
-            assert_eq!(error, "a flood has 1 to 600 seconds and 2 to 200 times the traffic");
+        let error = |seconds, times| FloodRequest::new(seconds, times).unwrap_err().to_string();
+        for seconds in [0, 601] {
+            let text = format!("a flood lasts 1 to 600 seconds, not {seconds}");
+            assert_eq!(error(seconds, 2), text);
+        }
+        for times in [1, 201] {
+            let text = format!("a flood multiplies the traffic by 2 to 200, not by {times}");
+            assert_eq!(error(1, times), text);
         }
     }
 

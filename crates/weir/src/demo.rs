@@ -12,11 +12,12 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::bail;
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use weir_base::shutdown::ShutdownToken;
 use weir_cli::{DemoArguments, Exit, output};
-use weir_demo::report::Report;
-use weir_demo::{LoadSettings, load};
+use weir_demo::{LoadEvent, LoadSettings, load};
 
 use self::child::WeirProcess;
 use self::folder::DemoFolder;
@@ -30,14 +31,30 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<Exit> {
     let folder = DemoFolder::create(arguments.data_dir.as_deref())?;
     folder.write_settings(&arguments.config()?)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let mut stop = StopSignals::new()?;
         let secret = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let mut weir = WeirProcess::start(&folder, &secret)?;
         let served = Box::pin(serve(&arguments, &folder, secret, &mut weir, &mut stop)).await;
         weir.stop(stop.received()).await?;
         served
-    })
+    })?;
+    output::raw(&farewell(folder, arguments.json));
+    Ok(ended)
+}
+
+/// Removes a temporary folder. Returns what is printed last.
+fn farewell(folder: DemoFolder, is_json: bool) -> String {
+    let path = folder.path.clone();
+    drop(folder);
+    let (shown, is_removed) = (path.display(), !path.exists());
+    if is_json {
+        return format!("{}\n", json!({ "stopped": { "folder": path, "is_removed": is_removed } }));
+    }
+    match is_removed {
+        true => format!("Weir has stopped. Its folder {shown} is removed.\n"),
+        false => format!("Weir has stopped. Its folder {shown} is kept.\n"),
+    }
 }
 
 /// Starts the load once Weir serves.
@@ -53,7 +70,7 @@ async fn serve(
         () = stop.received() => return Ok(Exit::Fine),
     };
     let addresses = Addresses::parse(&ready_line, folder)?;
-    output::raw(&addresses.welcome(arguments));
+    output::raw(&addresses.welcome(arguments, &secret));
     let settings = LoadSettings {
         jobs: addresses.jobs,
         front: addresses.front,
@@ -63,14 +80,18 @@ async fn serve(
         every: Duration::from_secs(arguments.every),
         has_autopilot: arguments.postgres.is_some(),
     };
-    let shutdown = ShutdownToken::new();
-    let mut load = Box::pin(load::run(settings, shutdown.clone(), |report| {
-        output::raw(&line(report, arguments.json));
+    let (shutdown, unread) = (ShutdownToken::new(), Notify::new());
+    let mut load = Box::pin(load::run(settings, shutdown.clone(), |event| {
+        if output::try_raw(&line(event, arguments.json)).is_err() {
+            unread.notify_one();
+        }
     }));
     let ended: Option<ExitStatus> = tokio::select! {
         // It ends only when it is asked to.
         () = &mut load => return Ok(Exit::Fine),
         () = stop.received() => None,
+        // `weir demo | head`: no one reads what else would be printed.
+        () = unread.notified() => None,
         status = weir.ended() => Some(status?),
     };
     shutdown.request();
@@ -81,9 +102,15 @@ async fn serve(
     Ok(Exit::Fine)
 }
 
-fn line(report: &Report, is_json: bool) -> String {
-    let text = if is_json { serde_json::to_string(report).ok() } else { None };
-    text.unwrap_or_else(|| report.to_string()) + "\n"
+fn line(event: &LoadEvent, is_json: bool) -> String {
+    match (event, is_json) {
+        (LoadEvent::Report(report), false) => format!("{report}\n"),
+        (LoadEvent::Flood(flood), false) => format!("\n{flood}\n\n"),
+        (LoadEvent::End(demo), false) => format!("\n{demo}\n\n"),
+        (LoadEvent::Report(report), true) => format!("{}\n", json!(report)),
+        (LoadEvent::Flood(flood), true) => format!("{}\n", json!({ "flood_summary": flood })),
+        (LoadEvent::End(demo), true) => format!("{}\n", json!({ "summary": demo })),
+    }
 }
 
 /// Ctrl-C, and the other requests to end.

@@ -66,14 +66,14 @@ pub enum DemoCommand {
 /// `weir demo flood`.
 #[derive(Debug, Args)]
 pub struct FloodArguments {
-    /// How long, at most 600
+    /// How long, 1 to 600
     #[arg(long, value_name = "SECONDS", default_value_t = FloodRequest::default().seconds)]
     seconds: u64,
-    /// The factor, at most 200
+    /// The factor of all rates, 2 to 200
     #[arg(long, value_name = "N", default_value_t = FloodRequest::default().times)]
     times: u64,
-    /// Address of the demo's job server
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7419")]
+    /// Address of the demo's job server, as the demo prints it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7419", value_parser = job_server)]
     jobs: SocketAddr,
 }
 
@@ -115,6 +115,15 @@ fn clients(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("not a number from 1 to {CLIENTS_MAX}"))
 }
 
+/// Parses the address of a job server, with or without `tcp://`.
+fn job_server(text: &str) -> Result<SocketAddr, String> {
+    let address = text.strip_prefix("tcp://").unwrap_or(text);
+    let address = address.strip_suffix('/').unwrap_or(address);
+    address.parse().map_err(|_| {
+        "not an address with a port, such as 127.0.0.1:7419 or tcp://127.0.0.1:7419".to_owned()
+    })
+}
+
 async fn send_flood(arguments: &FloodArguments) -> anyhow::Result<Exit> {
     let FloodArguments { seconds, times, jobs } = *arguments;
     let request = FloodRequest::new(seconds, times).map_err(WrongUsage::new)?;
@@ -129,9 +138,26 @@ async fn send_flood(arguments: &FloodArguments) -> anyhow::Result<Exit> {
             ));
             Ok(Exit::Fine)
         }
+        FloodOutcome::InProgress { seconds_left } => bail!(
+            "a flood is in progress and ends in {seconds_left} s; ask for another one after that"
+        ),
         FloodOutcome::NotTaken => bail!(
             "the Weir at {jobs} runs no demo: nothing took the flood within {} s; start one with `weir demo`",
             flood::ANSWER_TIMEOUT.as_secs()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::job_server;
+
+    #[test]
+    fn address_is_taken_as_the_demo_prints_it() {
+        let address = "127.0.0.1:35249".parse().unwrap();
+        for text in ["127.0.0.1:35249", "tcp://127.0.0.1:35249", "tcp://127.0.0.1:35249/"] {
+            assert_eq!(job_server(text), Ok(address), "{text}");
+        }
+        assert!(job_server("localhost").unwrap_err().contains("such as 127.0.0.1:7419"));
     }
 }

@@ -2,13 +2,20 @@
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::io::Errno;
+use rustix::process::{Pid, geteuid, test_kill_process};
+use weir_cli::data_dir::lock::Lock;
 
 /// What settings of a demo begin with. Other files are not overwritten.
 const FIRST_LINE: &str = "# The settings of `weir demo`.";
+const SETTINGS: &str = "weir.toml";
+/// What precedes the process id in the name of a temporary folder.
+const PREFIX: &str = "weir-demo-";
 
 /// A folder, which is removed when this is dropped if it is temporary.
 #[derive(Debug)]
@@ -28,7 +35,9 @@ impl DemoFolder {
     }
 
     fn temporary() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("weir-demo-{}", std::process::id()));
+        let parent = std::env::temp_dir();
+        remove_leftovers(&parent);
+        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
         let created = DirBuilder::new().mode(0o700).create(&path);
         created.with_context(|| {
             format!("cannot create {}; name another folder with --data-dir", path.display())
@@ -37,7 +46,7 @@ impl DemoFolder {
     }
 
     pub(super) fn settings(&self) -> PathBuf {
-        self.path.join("weir.toml")
+        self.path.join(SETTINGS)
     }
 
     pub(super) fn log(&self) -> PathBuf {
@@ -59,6 +68,32 @@ impl DemoFolder {
         }
         std::fs::write(&path, text).with_context(|| format!("cannot write {shown}"))
     }
+}
+
+/// Removes the folders of demos that were killed.
+fn remove_leftovers(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| is_leftover(path)) {
+        if std::fs::remove_dir_all(&path).is_ok() {
+            let shown = path.display();
+            weir_cli::output::note(&format!("removed {shown}, which an earlier demo has left"));
+        }
+    }
+}
+
+/// Returns whether a path is the folder of a demo of this user, of which no process is left.
+fn is_leftover(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let pid = name.and_then(|name| name.strip_prefix(PREFIX)?.parse().ok()).and_then(Pid::from_raw);
+    let Some(pid) = pid else { return false };
+    let is_ours = std::fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
+    let is_dead = test_kill_process(pid) == Err(Errno::SRCH);
+    is_ours
+        && is_dead
+        && std::fs::read_to_string(path.join(SETTINGS)).is_ok_and(|text| text.starts_with(FIRST_LINE))
+        // Weir itself ends a moment after the demo that started it.
+        && Lock::share(path, Duration::ZERO).is_ok()
 }
 
 impl Drop for DemoFolder {
@@ -83,6 +118,28 @@ mod tests {
         let path = folder.path.clone();
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn folders_of_killed_demos_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        // The highest process id that Linux assigns, and this process.
+        let names = ["4194304", &std::process::id().to_string(), "other"];
+        let folders = names.map(|name| parent.path().join(format!("{PREFIX}{name}")));
+        for folder in &folders {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join(SETTINGS), FIRST_LINE).unwrap();
+        }
+        let locked = Lock::take(&folders[0], Duration::ZERO).unwrap();
+        remove_leftovers(parent.path());
+        assert!(folders[0].exists(), "its Weir still runs");
+        drop(locked);
+        std::fs::write(folders[0].join(SETTINGS), "[jobs]\n").unwrap();
+        remove_leftovers(parent.path());
+        assert!(folders[0].exists(), "these are no settings of a demo");
+        std::fs::write(folders[0].join(SETTINGS), FIRST_LINE).unwrap();
+        remove_leftovers(parent.path());
+        assert_eq!(folders.map(|folder| folder.exists()), [false, true, true]);
     }
 
     #[test]

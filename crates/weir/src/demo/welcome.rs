@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use serde_json::json;
 use weir_cli::DemoArguments;
+use weir_cli::invocation::program;
 use weir_config::Settings;
+use weir_demo::config::{APP_ID, APP_KEY};
 
 use super::folder::DemoFolder;
 
@@ -46,25 +48,38 @@ impl<'a> Addresses<'a> {
     }
 
     /// Returns what is printed before the first figures.
-    pub(super) fn welcome(&self, arguments: &DemoArguments) -> String {
-        if arguments.json { self.to_json() } else { self.to_text(arguments) }
+    pub(super) fn welcome(&self, arguments: &DemoArguments, secret: &str) -> String {
+        match arguments.json {
+            true => self.to_json(secret),
+            false => self.to_text(arguments, secret, &program()),
+        }
     }
 
-    fn to_json(&self) -> String {
+    fn realtime_url(&self) -> String {
+        format!("ws://{}/app/{APP_KEY}?protocol=7", self.front)
+    }
+
+    fn to_json(&self, secret: &str) -> String {
         let Self { jobs, front, console, admin, folder, .. } = self;
+        let realtime = self.realtime_url();
+        let app = json!({ "id": APP_ID, "key": APP_KEY, "secret": secret });
         let ready = json!({
-            "ready": { "jobs": jobs, "front": front, "console": console, "admin": admin, "folder": folder.path }
+            "ready": {
+                "jobs": jobs, "front": front, "console": console, "admin": admin, "folder": folder.path,
+                "realtime": realtime, "app": app,
+            }
         });
         format!("{ready}\n")
     }
 
-    fn to_text(&self, arguments: &DemoArguments) -> String {
+    /// `weir`: what starts the program.
+    fn to_text(&self, arguments: &DemoArguments, secret: &str, weir: &str) -> String {
         let Self { jobs, front, console, admin, folder, failed_apps } = self;
-        let path = folder.path.display();
+        let (path, realtime) = (folder.path.display(), self.realtime_url());
         let kept = if folder.is_temporary { "removed at the end" } else { "kept" };
         let flood = match jobs.port() {
-            JOBS_PORT => "weir demo flood".to_owned(),
-            _ => format!("weir demo flood --jobs {jobs}"),
+            JOBS_PORT => format!("{weir} demo flood"),
+            _ => format!("{weir} demo flood --jobs {jobs}"),
         };
         let clients = arguments.clients;
         let mut text = format!(
@@ -73,16 +88,18 @@ impl<'a> Addresses<'a> {
              console    http://{console}\n\
              front      http://{front}      an app with 3 processes, and /slow\n\
              jobs       tcp://{jobs}       4 queues, 16 workers\n\
-             realtime   ws://{front}/app/demo-key      {clients} clients on 10 channels\n\
+             realtime   {realtime}      {clients} clients on 10 channels\n\
+             \x20          app id {APP_ID}, key {APP_KEY}, secret {secret}\n\
              admin API  unix:{}\n\
              data       {path} ({kept}), with weir.toml and weir.log\n\
              \n\
              Try in another terminal:\n\
              \n\
              {flood}      multiplies the traffic by 50 for a minute (also a button in the console)\n\
-             weir status --data-dir {path}\n\
-             weir jobs list --data-dir {path}\n\
-             weir workers list --data-dir {path}\n\
+             {weir} status --data-dir {path}\n\
+             {weir} jobs list --data-dir {path}\n\
+             {weir} workers list --data-dir {path}\n\
+             {weir} docs --page demo      explains what a flood shows, and where\n\
              \n\
              Ctrl-C stops everything.\n\n",
             admin.display()

@@ -76,7 +76,8 @@ impl Demo {
         found.split_off(1)
     }
 
-    fn stop(mut self) {
+    /// Stops it. Returns the lines that it printed at the end.
+    fn stop(mut self) -> Vec<Value> {
         let (folder, processes) = (self.folder(), self.processes());
         // weir up, the service, three processes of the app.
         assert!(processes.len() >= 5, "{processes:?}");
@@ -85,6 +86,9 @@ impl Demo {
         assert!(status.success(), "{status}: {:?}", self.errors.try_iter().collect::<Vec<_>>());
         assert!(!processes.into_iter().any(is_running), "a process is left");
         assert!(!folder.exists(), "{} is left", folder.display());
+        let lines: Vec<_> =
+            std::iter::from_fn(|| self.lines.recv_timeout(TEST_TIMEOUT).ok()).collect();
+        lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 }
 
@@ -133,9 +137,14 @@ fn demo_runs_floods_and_leaves_nothing_behind() {
     let output = flood(&demo, &["--seconds", "20", "--times", "100"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let flooded = demo.wait_for("the flood has an effect", |report| {
-        number(report, "/jobs/waiting") > 300.0 || number(report, "/requests/shed_per_second") > 0.0
+        number(report, "/jobs/waiting") > 300.0
+            || number(report, "/requests/rejected_per_second") > 0.0
     });
     assert_eq!(flooded["flood"]["times"], 100, "{flooded}");
+    let second = flood(&demo, &["--seconds", "1"]);
+    assert_eq!(second.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(error.contains("a flood is in progress and ends in "), "{error}");
     // The admin API has the same jobs, of the same queues.
     let folder = demo.folder();
     let queues = output_of(program().args(["jobs", "list", "--json", "--data-dir"]).arg(&folder));
@@ -146,6 +155,50 @@ fn demo_runs_floods_and_leaves_nothing_behind() {
         assert!(names.contains(&&Value::from(name)), "{names:?}");
     }
     demo.stop();
+}
+
+#[test]
+fn flood_and_demo_end_with_a_summary() {
+    let demo = Demo::start(&[]);
+    demo.wait_for("jobs run", |report| number(report, "/jobs/done_per_second") > 0.0);
+    // The address as it is printed for people.
+    let jobs = format!("tcp://{}", demo.address("jobs"));
+    let arguments = ["demo", "flood", "--seconds", "2", "--times", "5", "--jobs", &jobs];
+    let output = output_of(program().args(arguments));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = demo.wait_for("the flood is over", |line| line["flood_summary"].is_object());
+    let flood = &line["flood_summary"];
+    assert_eq!((&flood["times"], &flood["flood_seconds"]), (&5.into(), &2.into()), "{flood}");
+    assert!(number(flood, "/flood_jobs") > 0.0, "{flood}");
+    assert_eq!((&flood["flood_jobs_lost"], &flood["flood_jobs_waiting"]), (&0.into(), &0.into()));
+    assert!(number(flood, "/totals/requests_served") > 0.0, "{flood}");
+    let folder = demo.folder();
+    let lines = demo.stop();
+    let [.., summary, stopped] = &*lines else { panic!("{lines:?}") };
+    assert_eq!(summary["summary"]["floods"], 1, "{summary}");
+    assert!(number(summary, "/summary/totals/jobs_done") > 0.0, "{summary}");
+    assert_eq!(stopped["stopped"]["folder"], folder.to_str().expect("UTF-8"));
+    assert_eq!(stopped["stopped"]["is_removed"], true);
+}
+
+#[test]
+fn printed_app_can_be_used() {
+    let demo = Demo::start(&[]);
+    let app = &demo.ready["app"];
+    assert_eq!((&app["id"], &app["key"]), (&"demo".into(), &"demo-key".into()));
+    assert_eq!(app["secret"].as_str().map(str::len), Some(32));
+    assert!(demo.address("realtime").ends_with("/app/demo-key?protocol=7"), "{}", demo.ready);
+    demo.stop();
+}
+
+#[test]
+fn demo_ends_when_its_output_is_closed() {
+    let mut demo = Demo::start(&[]);
+    let folder = demo.folder();
+    // The thread that reads ends with the receiver at the next line, and closes the pipe.
+    demo.lines = std::sync::mpsc::channel().1;
+    assert!(wait_for(&mut demo.child).success());
+    assert!(!folder.exists(), "{} is left", folder.display());
 }
 
 #[test]
