@@ -23,6 +23,9 @@ use weir_config::{Settings, environment};
 /// Limit of a whole response; streamed responses are not buffered.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
+/// A request without a token was rejected.
+const NO_TOKEN: &str = "Weir does this only with a token: set console.token in its weir.toml, and name the environment variable that holds the token with --token-env; or run the command on its machine with --data-dir";
+
 /// An error response of Weir.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -60,11 +63,12 @@ impl AdminClient {
 
     async fn connect_to_url(url: &str, token_env: Option<&str>) -> anyhow::Result<Self> {
         target::address(url).with_context(|| format!("--url {url}"))?;
-        let variable = token_env.unwrap_or_default();
-        let token = environment::variable(variable).with_context(|| {
-            format!("--token-env: the environment variable {variable} is not set")
-        })?;
-        Self::connect_to_address(url, Some(Secret::new(token))).await
+        let token = token_env.map(|variable| {
+            environment::variable(variable).map(Secret::new).with_context(|| {
+                format!("--token-env: the environment variable {variable} is not set")
+            })
+        });
+        Self::connect_to_address(url, token.transpose()?).await
     }
 
     /// Connects to a validated address.
@@ -161,8 +165,18 @@ impl AdminClient {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         }
         let response = self.client.send(request).await.context("Weir sent no response")?;
-        if response.status().is_success() { Ok(response) } else { Err(read_error(response).await) }
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            status if is_access_error(status) && self.token.is_none() => {
+                Err(Refused { status, message: NO_TOKEN.to_owned() }.into())
+            }
+            _ => Err(read_error(response).await),
+        }
     }
+}
+
+fn is_access_error(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 fn unreachable(server: Server, error: HttpError) -> anyhow::Error {
@@ -183,7 +197,7 @@ fn not_running(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let shown = path.display();
     match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => anyhow!(
-            "Weir is not running with this data_dir (nothing accepts connections at {shown}); start it with `weir up`, or name another directory with --data-dir or --config"
+            "Weir is not running with this data_dir (nothing accepts connections at {shown}); start it with `weir up`, or name the running one with --data-dir, --config or --url (`weir up` and `weir demo` print their addresses and directory)"
         ),
         std::io::ErrorKind::PermissionDenied => {
             anyhow!(
@@ -204,26 +218,28 @@ async fn read(mut response: HttpResponse) -> anyhow::Result<Vec<u8>> {
     body.map_err(|error| anyhow!("the response ended early: {error}"))
 }
 
-/// Returns the error of a response: `{"error":"..","hint":".."}`, or its text.
+/// Returns the error of a response, or its text.
 async fn read_error(response: HttpResponse) -> anyhow::Error {
     let status = response.status();
     let body = read(response).await.unwrap_or_default();
-    let text = match serde_json::from_slice::<serde_json::Value>(&body) {
-        Ok(json) => {
-            let field = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
-            match (field("error"), field("hint")) {
-                (error, hint) if hint.is_empty() => error,
-                (error, hint) => format!("{error} ({hint})"),
-            }
-        }
-        Err(_) => String::from_utf8_lossy(&body).trim().to_owned(),
-    };
-    let message = match (status, text) {
-        (StatusCode::UNAUTHORIZED, _) => {
+    let message = match (status, json_error(&body)) {
+        // A token without the role that a request needs gets an error in JSON.
+        (StatusCode::UNAUTHORIZED, _) | (StatusCode::FORBIDDEN, None) => {
             "Weir rejected the token; it must be the value of console.token, or of a token in console.tokens".to_owned()
         }
-        (status, text) if text.is_empty() => format!("Weir responded with {status}"),
-        (_, text) => text,
+        (_, Some(error)) if !error.is_empty() => error,
+        _ if body.is_empty() => format!("Weir responded with {status}"),
+        _ => String::from_utf8_lossy(&body).trim().to_owned(),
     };
     Refused { status, message }.into()
+}
+
+/// Reads `{"error":"..","hint":".."}`. None: it is not JSON.
+fn json_error(body: &[u8]) -> Option<String> {
+    let json: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let field = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+    Some(match (field("error"), field("hint")) {
+        (error, hint) if hint.is_empty() => error,
+        (error, hint) => format!("{error} ({hint})"),
+    })
 }

@@ -1,5 +1,7 @@
 //! The command line: one definition gives flags, help, completions and docs/reference/cli.md.
 
+use std::ffi::OsString;
+
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -119,7 +121,8 @@ impl Cli {
     /// # Errors
     /// The arguments are invalid, or ask for help.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        Self::try_parse().map_err(omit_hidden_suggestions)
+        let arguments = help_as_flag(std::env::args_os().collect());
+        Self::try_parse_from(arguments).map_err(correct_suggestions)
     }
 
     /// Runs the command.
@@ -158,9 +161,24 @@ impl Cli {
     }
 }
 
-/// clap suggests commands that are hidden, too.
-fn omit_hidden_suggestions(mut error: clap::Error) -> clap::Error {
+/// Turns `weir help demo flood` into `weir demo flood --help`. A command `help` would be in the reference below each command.
+fn help_as_flag(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|first| first == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
+}
+
+/// Adds the command that was meant to an error about an unknown one. clap suggests commands that are hidden, too.
+fn correct_suggestions(mut error: clap::Error) -> clap::Error {
     let kind = ContextKind::SuggestedSubcommand;
+    let unknown = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+    if unknown.as_deref() == Some("flood") {
+        error.remove(kind);
+        error.insert(kind, ContextValue::Strings(vec!["demo flood".to_owned()]));
+        return error;
+    }
     let Some(ContextValue::Strings(mut names)) = error.remove(kind) else { return error };
     let command = Cli::command();
     let hidden =

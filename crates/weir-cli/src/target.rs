@@ -28,9 +28,9 @@ pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
     /// Address of the console of a running Weir, instead of the socket in data_dir
-    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["config", "data_dir"], value_parser = address)]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data_dir"], value_parser = address)]
     pub(crate) url: Option<String>,
-    /// Environment variable that holds console.token
+    /// Environment variable that holds console.token. A console without a password needs it only for changes
     #[arg(long, value_name = "NAME", requires = "url")]
     pub(crate) token_env: Option<String>,
 }

@@ -8,6 +8,7 @@ use weir_docs::search::{Hit, SearchResults};
 use weir_docs::site::Site;
 
 use crate::exit::Exit;
+use crate::invocation::program;
 use crate::output;
 
 /// Results that are printed.
@@ -58,6 +59,12 @@ pub(crate) fn run(arguments: &DocsArguments) -> anyhow::Result<Exit> {
         _ if total > found.len() => output::note(&format!("the best {SHOWN_MAX} of {total}")),
         _ => {}
     }
+    if !found.is_empty() && !arguments.json {
+        let program = program();
+        output::note(&format!(
+            "`{program} docs --page PAGE` prints a page; a running Weir serves them below /docs of its console"
+        ));
+    }
     Ok(Exit::Fine)
 }
 
@@ -85,9 +92,15 @@ fn sections(results: SearchResults) -> (Vec<Found>, usize) {
 }
 
 impl Found {
+    /// Returns the name for `--page`: `operations/sizing`.
+    fn page(&self) -> &str {
+        let path = self.address.split('#').next().unwrap_or_default();
+        path.strip_prefix("/docs/").filter(|page| !page.is_empty()).unwrap_or("README.md")
+    }
+
     fn printed(&self) -> String {
         let heading = self.heading.as_ref().map(|heading| format!(" > {heading}"));
         let heading = heading.unwrap_or_default();
-        format!("{}{heading}\n  {}\n  {}\n", self.title, self.text, self.address)
+        format!("{}{heading}\n  {}\n  page {}\n", self.title, self.text, self.page())
     }
 }

@@ -37,8 +37,8 @@ standard error; colour is used only on a terminal (`NO_COLOR` turns it off).
 | --- | --- |
 EXIT_CODES
 Commands that talk to a running Weir find its socket in `data_dir`, through `weir.toml` in the
-current folder, `--config` or `--data-dir`. With `--url http://HOST:7420 --token-env NAME` they talk
-to the console's port instead.
+current folder, `--config` or `--data-dir`. With `--url http://HOST:7420` they talk to the console's
+port instead; `--token-env NAME` is needed for changes, and everywhere if the console has a password.
 
 This page is generated from the code (`make docs`); a test fails when it is out of date.
 ";

@@ -26,17 +26,27 @@ fn usage_errors_have_their_own_exit_code() {
 
     For more information, try '--help'.
     ");
-    insta::assert_snapshot!(site.shown(&["status", "--url", "http://127.0.0.1:1"]), @r"
-    exit: 64
-    -- stdout
-    -- stderr
-    error: the following required arguments were not provided:
-      --token-env <NAME>
+}
 
-    Usage: weir status --url <URL> --token-env <NAME>
+#[test]
+fn newcomers_spellings_are_understood() {
+    let site = Site::new("");
+    let shown = site.shown(&["flood"]);
+    assert!(shown.starts_with("exit: 64\n") && shown.contains("'demo flood'"), "{shown}");
+    assert_eq!(site.ok(&["help"]), site.ok(&["--help"]));
+    assert_eq!(site.ok(&["help", "demo", "flood"]), site.ok(&["demo", "flood", "--help"]));
+    let shown = site.shown(&["demo", "flood", "--seconds", "0"]);
+    assert!(shown.contains("a flood lasts 1 to 600 seconds, not 0"), "{shown}");
+}
 
-    For more information, try '--help'.
-    ");
+#[test]
+fn doctor_without_a_source_shows_examples() {
+    let shown = Site::new("").shown(&["doctor"]);
+    assert!(shown.starts_with("exit: 64\n"), "{shown}");
+    assert!(
+        shown.contains("or several of them") && shown.contains("  weir doctor --redis "),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -69,7 +79,7 @@ fn commands_report_that_weir_is_not_running() {
     exit: 2
     -- stdout
     -- stderr
-    error: Weir is not running with this data_dir (nothing accepts connections at data/weir.sock); start it with `weir up`, or name another directory with --data-dir or --config
+    error: Weir is not running with this data_dir (nothing accepts connections at data/weir.sock); start it with `weir up`, or name the running one with --data-dir, --config or --url (`weir up` and `weir demo` print their addresses and directory)
     ");
 }
 
@@ -123,6 +133,7 @@ fn the_documentation_is_searched_and_printed() {
     let found = site.ok(&["docs", "connections_max"]);
     assert!(found.contains("/docs/reference/settings#jobs.limits.connections_max"), "{found}");
     assert!(site.ok(&["docs"]).contains("Realtime\n  first steps"), "lists the pages");
+    assert!(site.ok(&["docs"]).contains("\n  page realtime\n"), "as --page takes it");
     assert!(site.ok(&["docs", "--page", "reference/settings"]).starts_with("# Settings\n"));
     assert_eq!(site.ok(&["docs", "xyzzyx", "--json"]), "[]\n");
 }

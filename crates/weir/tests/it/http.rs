@@ -86,5 +86,23 @@ fn admin_api_over_tcp_requires_the_token() {
     assert_eq!(wrong.status.code(), Some(2));
     let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(error.contains("Weir rejected the token"), "{error}");
+    let without = weir.site.run(&["status", "--url", &url]);
+    assert_eq!(without.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(error.contains("only with a token") && error.contains("--token-env"), "{error}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn console_without_a_password_is_read_without_a_token() {
+    let weir = Site::new("").start();
+    let url = format!("http://{}", weir.console());
+    let status = weir.site.run(&["status", "--url", &url]);
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+    // Another site's page could send a change, but does not know the token.
+    let change = weir.site.run(&["jobs", "push", "Greet", "[]", "--url", &url]);
+    assert_eq!(change.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&change.stderr).into_owned();
+    assert!(error.contains("only with a token"), "{error}");
     assert!(weir.stop().success());
 }

@@ -145,7 +145,7 @@ fn mirror_command_copies_an_index() {
     exit: 2
     -- stdout
     -- stderr
-    error: Weir is not running with this data_dir (nothing accepts connections at data/weir.sock); start it with `weir up`, or name another directory with --data-dir or --config
+    error: Weir is not running with this data_dir (nothing accepts connections at data/weir.sock); start it with `weir up`, or name the running one with --data-dir, --config or --url (`weir up` and `weir demo` print their addresses and directory)
     "#);
     assert!(elsewhere.ok(&["gems", "verify"]).starts_with("sound: 2 gems, 3 releases"));
     assert!(upstream.stop().success());
