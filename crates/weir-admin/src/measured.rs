@@ -27,6 +27,7 @@ use crate::workers::Front;
 
 mod goodput;
 mod paths;
+mod peaks;
 
 /// The interval of measurements.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(10);

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use crate::flow::Flow;
 use crate::observation::{
-    AppendFsync, Capsule, ConnectionPools, DatabaseConnections, DatabaseHost, DatabaseObservation,
-    Exceptions, Fact, Goodput, JobProcess, Keyspace, Machine, Observation, ObservedQueue, Ordering,
-    Persistence, PostgresSettings, ProcessPlace, ProcessPresence, RedisInfo, RedisServer,
-    Replication, ReplicationSlot, RequestPath, SessionState, Sessions, SidekiqObservation,
-    SlotLimit, SynchronousCommit, Throughput, WeightedQueue,
+    AppendFsync, Capsule, ClassHistory, ConnectionPools, DatabaseConnections, DatabaseHost,
+    DatabaseObservation, DatabaseUpkeep, DayCounts, Exceptions, Fact, Goodput, JobProcess,
+    Keyspace, Machine, MemoryGrowth, Observation, ObservedQueue, Ordering, Persistence,
+    PostgresSettings, ProcessPlace, ProcessPresence, RedisInfo, RedisOperations, RedisServer,
+    Replication, ReplicationSlot, RequestPath, RunCounts, SessionState, Sessions,
+    SidekiqObservation, SlotLimit, SynchronousCommit, TableReads, TableStatistics, TemporaryFiles,
+    Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -29,7 +31,10 @@ pub(crate) fn observation() -> Observation {
             memory_available_bytes: 3 * GIB,
             cores_idle: 2.0,
             oom_kills: 0,
+            stolen_share: 0.01,
+            memory_stall_share: Some(0.0),
         }),
+        programs: Vec::new(),
         services: Fact::Known(vec![
             service("web", 2, 5, "MAX_THREADS="),
             service("streaming", 1, 10, "DB_POOL="),
@@ -57,6 +62,9 @@ pub(crate) fn observation() -> Observation {
             waiting: Duration::from_millis(2),
             outside: Duration::from_millis(70),
             workers: 2,
+            slots: 2,
+            busy_peak: 1,
+            busy_peak_of_day: Some(1),
         }]),
         cut: Vec::new(),
     }
@@ -75,8 +83,32 @@ fn jobs() -> SidekiqObservation {
         ],
         processed: Fact::Known(100_000),
         failed: Fact::Known(100),
+        days: Fact::Known((0..8).map(day).collect()),
+        classes: Fact::Known(ClassHistory {
+            period: Duration::from_secs(600),
+            earlier_ended_before: Duration::from_secs(4_200),
+            recent: [("Delivery".to_owned(), runs(1_200, 3))].into(),
+            earlier: [("Delivery".to_owned(), runs(900, 1))].into(),
+        }),
         ..SidekiqObservation::default()
     }
+}
+
+/// Returns a day with one failure in a thousand jobs; 0 is today at noon.
+fn day(back: u32) -> DayCounts {
+    let hours = if back == 0 { 12 } else { 24 };
+    DayCounts {
+        date: format!("2026-11-{:02}", 30 - back),
+        passed: Duration::from_secs(hours * 3_600),
+        processed: hours * 1_000,
+        failed: hours,
+    }
+}
+
+/// Returns runs of 50 ms.
+pub(crate) fn runs(processed: u64, failed: u64) -> RunCounts {
+    let took = Duration::from_millis(50 * processed.saturating_sub(failed));
+    RunCounts { processed, failed, took }
 }
 
 fn queue(name: &str) -> ObservedQueue {
@@ -121,6 +153,9 @@ pub(crate) fn process(
         presence: ProcessPresence::Seen,
         place: ProcessPlace::Here,
         cores_used: Fact::Known(0.3),
+        round_trip: Some(Duration::from_micros(300)),
+        rss_bytes: Some(350 << 20),
+        growth: Some(MemoryGrowth { bytes: 1 << 20, over: Duration::from_secs(10) }),
         ..JobProcess::default()
     }
 }
@@ -145,10 +180,17 @@ fn redis() -> RedisServer {
                 folder_is_gone: false,
             },
             latest_fork: Duration::from_millis(3),
+            clients: 60,
+            clients_max: 10_000,
             ..RedisInfo::default()
         },
         slow_commands: Fact::Known(Vec::new()),
         cache_like_share: Fact::Known(0.1),
+        lately: Fact::Known(RedisOperations {
+            per_second: 900.0,
+            cpu_share: Some(0.04),
+            ..RedisOperations::default()
+        }),
         ..RedisServer::default()
     }
 }
@@ -199,6 +241,37 @@ fn postgres() -> DatabaseObservation {
             limit: SlotLimit::Unlimited,
         }),
         synchronous: Fact::Known(SynchronousCommit::default()),
+        tables: Fact::Known(vec![table("statuses"), table("accounts")]),
+        upkeep: Fact::Known(DatabaseUpkeep {
+            autovacuum: true,
+            freeze_max_age: 200_000_000,
+            oldest_database: "postgres".to_owned(),
+            oldest_age: 150_000_000,
+            oldest_transaction: Some(Duration::from_secs(1)),
+            temporary_files: Some(TemporaryFiles {
+                window: Duration::from_secs(10),
+                files: 0,
+                bytes: 0,
+            }),
+        }),
+    }
+}
+
+/// Returns a large table that is read through its indexes.
+pub(crate) fn table(name: &str) -> TableStatistics {
+    TableStatistics {
+        name: name.to_owned(),
+        bytes: 4 * GIB,
+        live_rows: 8_000_000,
+        dead_rows: 300_000,
+        autovacuum: true,
+        vacuumed_before: Some(Duration::from_secs(7_200)),
+        lately: Some(TableReads {
+            window: Duration::from_secs(10),
+            sequential_scans: 0,
+            sequential_rows: 0,
+            index_scans: 12_000,
+        }),
     }
 }
 

@@ -3,7 +3,9 @@
 mod access;
 mod exceptions;
 mod fact;
+mod failures;
 mod front;
+mod history;
 mod jobs;
 mod machine;
 mod pgbouncer;
@@ -17,19 +19,22 @@ mod replication;
 mod sidekiq;
 mod slots;
 mod source;
+mod tables;
 
 use serde::Serialize;
 
 pub use self::access::RedisAccess;
 pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
 pub use self::fact::{Fact, Missing, MissingReason};
+pub use self::failures::{FailingClass, PayloadSize};
 pub use self::front::{Goodput, RequestPath, Throughput};
+pub use self::history::{ClassHistory, ClassRuns, DayCounts, PastSample, RunCounts};
 pub use self::jobs::{
     FarAhead, JobSample, JobSet, ObservedQueue, RecentActivity, SampleShare, SidekiqObservation,
 };
 pub(crate) use self::jobs::{POOL_TIMEOUT, SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{
-    ConnectionPools, Machine, POOL_VARIABLE, Pooler, RAILS_POOL_VARIABLE, is_sidekiq,
+    BusyProgram, ConnectionPools, Machine, POOL_VARIABLE, Pooler, RAILS_POOL_VARIABLE, is_sidekiq,
 };
 pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDatabase};
 pub use self::postgres::{
@@ -39,7 +44,8 @@ pub use self::postgres::{
 };
 pub use self::postgres_access::PostgresAccess;
 pub use self::process::{
-    Capsule, JobInHand, JobProcess, Ordering, ProcessPlace, ProcessPresence, WeightedQueue,
+    Capsule, JobInHand, JobProcess, MemoryGrowth, Ordering, ProcessPlace, ProcessPresence,
+    WeightedQueue,
 };
 pub use self::redis::{CommandRate, RedisOperations, RedisServer, ServedDatabase, SlowCommand};
 pub(crate) use self::redis_cache::CachePresence;
@@ -50,6 +56,7 @@ pub use self::replication::{
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;
 pub use self::source::{SourceKind, SourceState};
+pub use self::tables::{DatabaseUpkeep, TableReads, TableStatistics, TemporaryFiles};
 use crate::verdict::VerdictFinding;
 
 /// The result of one sample, or of two samples some seconds apart.
@@ -74,6 +81,9 @@ pub struct Observation {
     pub postgres_access: Option<PostgresAccess>,
     /// The machine that the observer runs on.
     pub machine: Fact<Machine>,
+    /// The programs that used most of its cores between two samples, busiest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<BusyProgram>,
     /// The services that open connections to the database, with the size of their pools.
     pub services: Fact<Vec<ConnectionPools>>,
     /// The pooler between the services and the database, or `None` if none was detected or
@@ -115,6 +125,8 @@ impl Observation {
             postgres.and_then(|it| it.waits.missing()),
             postgres.and_then(|it| it.replication.missing()),
             postgres.and_then(|it| it.synchronous.missing()),
+            postgres.and_then(|it| it.tables.missing()),
+            postgres.and_then(|it| it.upkeep.missing()),
         ]
         .into_iter()
         .chain(self.redis.iter().map(Fact::missing))

@@ -12,16 +12,21 @@ mod cache_hits;
 mod connection_limit;
 mod connection_slots;
 mod dead_flood;
+mod dead_rows;
 mod duplicate_scheduler;
 mod expiring_queue;
+mod failing_class;
 mod failing_jobs;
 mod far_scheduled;
 mod ghost_process;
+mod growing_process;
 mod host_clock;
 mod idle_connections;
 mod idle_cores;
 mod idle_in_transaction;
+mod idle_workers;
 mod inside_outside;
+mod large_payloads;
 mod lock_waits;
 mod no_process;
 mod no_sidekiq;
@@ -31,6 +36,8 @@ mod own_part;
 mod pending_restart;
 mod quiet_process;
 mod read_only_database;
+mod redis_clients;
+mod redis_cpu;
 mod redis_durability;
 mod redis_eviction;
 mod redis_fork;
@@ -38,15 +45,19 @@ mod redis_memory;
 mod redis_persistence;
 mod redis_refuses;
 mod redis_replica;
+mod redis_round_trip;
 mod redis_shared;
 mod redis_slow_log;
 mod replication_slot;
 pub(crate) mod retry_flood;
+mod sequential_scans;
 mod slots_exhausted;
 mod small_pool;
 pub(crate) mod starving_queue;
 mod stuck_threads;
+mod temporary_files;
 mod threads_hurt;
+mod unexplained;
 mod unreachable;
 mod unseen;
 mod unserved_queue;
@@ -54,6 +65,7 @@ mod untuned_database;
 mod upgrade_guard;
 mod waiting_jobs;
 mod work_memory;
+mod wraparound;
 
 pub(crate) use self::ghost_process::{crash_loop_names, has_replaced};
 pub(crate) use self::lock_waits::may_be_of_job;
@@ -86,8 +98,9 @@ pub enum RuleScope {
     Everything,
     /// Each Redis separately: processes of one shard do not serve queues of another, even if the
     /// names are equal.
-    /// another one's queue of that name.
     EachSidekiq,
+    /// What all others have found, for each Redis separately.
+    Remainder,
 }
 
 /// Runs all rules and returns the findings in the rules' order.
@@ -99,6 +112,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let mut findings = Vec::new();
     for rule in RULES {
         match rule.asked_of {
+            RuleScope::Remainder => {
+                let checked = sidekiqs.iter().filter_map(|it| {
+                    Some(of_shard(unexplained::check(observation, it, &findings)?, it))
+                });
+                let checked: Vec<_> = checked.collect();
+                findings.extend(checked);
+            }
             // These rules must not change which process serves which queues.
             RuleScope::Everything => {
                 let found = (rule.check)(observation).into_iter();
@@ -122,11 +142,14 @@ fn check_one(
 ) -> Vec<Finding> {
     let findings = (rule.check)(&sidekiq.observation).into_iter();
     let findings = findings.map(|it| guard.pass(budget.pass(it)));
-    let of_shard = |finding: Finding| match sidekiq.name {
+    findings.map(|it| of_shard(it, sidekiq)).collect()
+}
+
+fn of_shard(finding: Finding, sidekiq: &Sidekiq<'_>) -> Finding {
+    match sidekiq.name {
         Some(name) => finding.of_shard(name),
         None => finding,
-    };
-    findings.map(of_shard).collect()
+    }
 }
 
 /// All rules, causes before their effects. Among findings of equal severity, the summary names the
@@ -146,14 +169,21 @@ pub const RULES: &[Rule] = &[
     // A full disk stops the database, whatever else is wrong.
     rule(replication_slot::NAME, replication_slot::check),
     rule(read_only_database::NAME, read_only_database::check),
+    rule(wraparound::NAME, wraparound::check),
     rule(lock_waits::NAME, lock_waits::check),
     of_sidekiq(expiring_queue::NAME, expiring_queue::check),
     of_sidekiq(unserved_queue::NAME, unserved_queue::check),
     of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
     of_sidekiq(failing_jobs::NAME, failing_jobs::check),
+    of_sidekiq(failing_class::NAME, failing_class::check),
+    rule(redis_clients::NAME, redis_clients::check),
+    of_sidekiq(redis_round_trip::NAME, redis_round_trip::check),
     // While the database reads from disk what it could cache, more threads or processes do not
     // help.
     rule(untuned_database::NAME, untuned_database::check),
+    rule(sequential_scans::NAME, sequential_scans::check),
+    rule(dead_rows::NAME, dead_rows::check),
+    rule(temporary_files::NAME, temporary_files::check),
     of_sidekiq(overdue_jobs::NAME, overdue_jobs::check),
     of_sidekiq(far_scheduled::NAME, far_scheduled::check),
     rule(connection_slots::NAME, connection_slots::check),
@@ -164,6 +194,9 @@ pub const RULES: &[Rule] = &[
     rule(over_commit::NAME, over_commit::check),
     rule(small_pool::NAME, small_pool::check),
     rule(threads_hurt::NAME, threads_hurt::check),
+    rule(redis_cpu::NAME, redis_cpu::check),
+    of_sidekiq(large_payloads::NAME, large_payloads::check),
+    of_sidekiq(growing_process::NAME, growing_process::check),
     of_sidekiq(idle_cores::NAME, idle_cores::check),
     of_sidekiq(quiet_process::NAME, quiet_process::check),
     of_sidekiq(stuck_threads::NAME, stuck_threads::check),
@@ -172,6 +205,7 @@ pub const RULES: &[Rule] = &[
     of_sidekiq(backlog_sample::NAME, backlog_sample::check),
     rule(own_part::NAME, own_part::check),
     rule(inside_outside::NAME, inside_outside::check),
+    rule(idle_workers::NAME, idle_workers::check),
     of_sidekiq(retry_flood::NAME, retry_flood::check),
     of_sidekiq(dead_flood::NAME, dead_flood::check),
     of_sidekiq(ghost_process::NAME, ghost_process::check),
@@ -183,6 +217,7 @@ pub const RULES: &[Rule] = &[
     rule(redis_fork::NAME, redis_fork::check),
     rule(redis_slow_log::NAME, redis_slow_log::check),
     rule(redis_shared::NAME, redis_shared::check),
+    Rule { name: unexplained::NAME, check: unexplained::nothing, asked_of: RuleScope::Remainder },
     rule(unseen::NAME, unseen::check),
 ];
 

@@ -30,10 +30,11 @@ pub struct FrontSource {
 }
 
 /// The series of one app; a column's name is the app's name, a dot and one of these.
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 8] = [
     "requests_per_second",
     "refused_per_second",
     "waiting",
+    "busy_peak",
     "queue_seconds_p99",
     "answer_seconds_p50",
     "answer_seconds_p99",
@@ -41,7 +42,7 @@ const COLUMNS: [&str; 7] = [
 ];
 
 /// Limit of apps with charts, from the limit of a history's columns.
-pub(crate) const CHARTED_APPS_MAX: usize = 36;
+pub(crate) const CHARTED_APPS_MAX: usize = 32;
 
 impl FrontSource {
     /// Creates the source. `server_settings` is the configuration of the server's history; the
@@ -107,6 +108,7 @@ fn values(app: Option<&FrontApp>, moment: &AppActivity) -> [f64; COLUMNS.len()] 
         moment.requests_per_second,
         moment.rejected_per_second,
         app.map_or(f64::NAN, |app| as_float(app.requests_waiting as u64)),
+        app.map_or(f64::NAN, |app| f64::from(app.totals.busy_peak)),
         seconds(moment.waits.quantile(0.99)),
         seconds(moment.responses.quantile(0.5)),
         seconds(moment.responses.quantile(0.99)),

@@ -27,7 +27,7 @@ use crate::forwarded_headers::ForwardedHeaders;
 use crate::metrics::AppMetrics;
 use crate::rules::{PriorityRule, ShedRule};
 use crate::settings::{AppLimits, AppSettings};
-use crate::view::{AppView, OverdueView, UpstreamWorkerState, WorkerView};
+use crate::view::{AppView, OverdueView, TotalsView, UpstreamWorkerState, WorkerView};
 
 /// A worker that requests are sent to.
 #[derive(Debug)]
@@ -230,6 +230,7 @@ impl ProxiedApp {
             workers.retain(|key, _| dispatcher.contains(*key));
             self.metrics.buffered(self.buffers.used());
             self.metrics.waiting(state.dispatcher.waiting());
+            self.metrics.busy_peak(state.dispatcher.busy_peak(now));
             state.dispatcher.expire(now)
         };
         for (waiter, error) in expired {
@@ -365,7 +366,11 @@ impl ProxiedApp {
             shedding: self.shedding(),
             is_overloaded: dispatcher.is_overloaded(now),
             workers: workers.collect(),
-            totals: self.metrics.totals(),
+            totals: TotalsView {
+                busy_peak: dispatcher.busy_peak(now),
+                request_slots: dispatcher.request_slots(),
+                ..self.metrics.totals()
+            },
         }
     }
 

@@ -27,6 +27,7 @@
 //! stream, may be there for long without the worker being stuck.
 
 mod delay;
+mod peak;
 mod priority_queue;
 mod queue;
 #[cfg(test)]
@@ -40,6 +41,7 @@ use std::time::Duration;
 use slab::Slab;
 use weir_base::clock::Timestamp;
 
+use self::peak::BusyPeak;
 use self::priority_queue::FlowKey;
 use self::queue::RequestQueue;
 pub(crate) use self::queue::{Priority, Ticket};
@@ -131,6 +133,7 @@ pub(crate) struct Dispatcher<T> {
     queue: RequestQueue<T>,
     running: Slab<HeldSlot>,
     is_paused: bool,
+    peak: BusyPeak,
 }
 
 impl<T> Dispatcher<T> {
@@ -141,6 +144,7 @@ impl<T> Dispatcher<T> {
             queue: RequestQueue::default(),
             running: Slab::new(),
             is_paused: false,
+            peak: BusyPeak::default(),
         }
     }
 
@@ -162,6 +166,7 @@ impl<T> Dispatcher<T> {
     }
 
     fn assign(&mut self, worker: WorkerKey, now: Timestamp) -> Permit {
+        self.peak.note(now, self.workers.requests_in_progress());
         let running = HeldSlot { worker, stream: None, due_since: Some(now) };
         Permit { running: self.running.insert(running), worker }
     }
@@ -271,6 +276,16 @@ impl<T> Dispatcher<T> {
         let QueueLimits { overload_delay, overload_after, .. } = self.limits;
         let since = self.queue.overlong_since(overload_delay, now);
         is_serving && since.is_some_and(|since| now.since(since) > overload_after)
+    }
+
+    /// Returns the most requests that were in progress at once in this minute and the one before.
+    pub(crate) fn busy_peak(&self, now: Timestamp) -> u32 {
+        self.peak.of_last_minutes(now, self.workers.requests_in_progress())
+    }
+
+    /// Returns how many requests the workers that serve can have in progress at once.
+    pub(crate) fn request_slots(&self) -> u32 {
+        self.workers.request_slots()
     }
 
     /// Returns how many requests wait.

@@ -112,6 +112,7 @@ pub struct FrontMetrics {
     rejections: Family<AppReasonLabel, Counter>,
     failures: Family<AppReasonLabel, Counter>,
     waiting: Family<ProxiedAppLabel, Gauge>,
+    busy_peak: Family<ProxiedAppLabel, Gauge>,
     buffered: Family<ProxiedAppLabel, Gauge>,
 }
 
@@ -125,6 +126,7 @@ impl FrontMetrics {
             rejections: Family::default(),
             failures: Family::default(),
             waiting: Family::default(),
+            busy_peak: Family::default(),
             buffered: Family::default(),
         };
         registry.register(
@@ -158,6 +160,11 @@ impl FrontMetrics {
             metrics.waiting.clone(),
         );
         registry.register(
+            "weir_front_app_busy_peak",
+            "Most requests in progress at once in the last one to two minutes",
+            metrics.busy_peak.clone(),
+        );
+        registry.register(
             "weir_front_app_buffered_bytes",
             "Bytes of bodies buffered for clients that are slower than the workers",
             metrics.buffered.clone(),
@@ -186,6 +193,7 @@ impl FrontMetrics {
             failures: RequestFailure::ALL.map(|failure| counter(&self.failures, failure.name())),
             buffered: self.buffered.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
             waiting: self.waiting.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
+            busy_peak: self.busy_peak.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
         }
     }
 }
@@ -208,6 +216,7 @@ pub(crate) struct AppMetrics {
     rejections: [Counter; REJECTIONS.len()],
     failures: [Counter; RequestFailure::ALL.len()],
     waiting: Gauge,
+    busy_peak: Gauge,
     buffered: Gauge,
 }
 
@@ -259,6 +268,11 @@ impl AppMetrics {
         self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
+    /// Sets the most requests that were in progress at once lately.
+    pub(crate) fn busy_peak(&self, requests: u32) {
+        self.busy_peak.set(i64::from(requests));
+    }
+
     /// Returns the totals since the start, for operators.
     pub(crate) fn totals(&self) -> TotalsView {
         let rejections = REJECTIONS.iter().zip(&self.rejections);
@@ -282,6 +296,8 @@ impl AppMetrics {
             service_times: self.service_times.distribution(),
             app_times: self.app_times.distribution(),
             client_times: self.client_times.distribution(),
+            busy_peak: 0,
+            request_slots: 0,
         }
     }
 }

@@ -43,6 +43,10 @@ pub struct TotalsView {
     pub app_times: Distribution,
     /// Durations from a request's head to that of its response, as the client sees them.
     pub client_times: Distribution,
+    /// The most requests that were in progress at once in this minute and the one before. No total.
+    pub busy_peak: u32,
+    /// How many requests the workers can have in progress at once now. No total.
+    pub request_slots: u32,
 }
 
 /// How often something happened, with the reason's name in the metrics.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
-    Capsule, Fact, FarAhead, JobInHand, JobProcess, JobSample, JobSet, Missing, ObservedQueue,
-    Ordering, ProcessPlace, ProcessPresence, SampleShare, SidekiqObservation, WeightedQueue,
+    Capsule, Fact, FailingClass, FarAhead, JobInHand, JobProcess, JobSample, JobSet, MemoryGrowth,
+    Missing, ObservedQueue, Ordering, PayloadSize, ProcessPlace, ProcessPresence, SampleShare,
+    SidekiqObservation, WeightedQueue,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{
@@ -44,6 +45,8 @@ pub(crate) fn jobs(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<Sideki
                 None => first.processes.is_ok(),
             };
             process.presence = presence(has_beaten, process.beat_age);
+            process.round_trip = round_trip(before, &process);
+            process.growth = before.and_then(|it| growth(it, now, second.at.since(first.at)));
             process
         };
         all.iter().map(of).collect::<Vec<_>>()
@@ -67,7 +70,10 @@ pub(crate) fn jobs(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<Sideki
         (dead.overdue_moves, dead.overdue_fewer_per_second) = (false, 0.0);
         let processed = known(&second.processed, "the count of finished jobs", |count| *count);
         let failed = known(&second.failed, "the count of failed jobs", |count| *count);
+        let days = asked(&first.days, "the counts of each day");
+        let classes = asked(&first.classes, "the runs of each class");
         unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
+        unread.extend(days.missing().into_iter().chain(classes.missing()).cloned());
         let mut queues = merged(&earlier, &queues, first.lengths_at, second.lengths_at);
         count_in_hand(&mut queues, second);
         SidekiqObservation {
@@ -84,9 +90,29 @@ pub(crate) fn jobs(first: &RedisSnapshot, second: &RedisSnapshot) -> Fact<Sideki
             failed,
             processed_per_second: processed_per_second(first, second),
             failed_share: failed_share(first, second),
+            days,
+            classes,
+            past: Vec::new(),
             unread,
         }
     })
+}
+
+/// Returns what only a sample with all data has.
+fn asked<T: Clone>(read: &Option<weir_sidekiq::Read<T>>, what: &str) -> Fact<T> {
+    read.as_ref().map_or(Fact::NotAsked, |read| known(read, what, Clone::clone))
+}
+
+/// Returns the shorter of two measurements: a single one may have met a pause of the process.
+fn round_trip(before: Option<&&ProcessSample>, now: &JobProcess) -> Option<Duration> {
+    let before = before.and_then(|it| it.round_trip_us).map(Duration::from_micros);
+    before.into_iter().chain(now.round_trip).min()
+}
+
+/// Returns the growth of a process' memory between two samples.
+fn growth(before: &ProcessSample, now: &ProcessSample, over: Duration) -> Option<MemoryGrowth> {
+    let bytes = now.rss_bytes?.saturating_sub(before.rss_bytes?);
+    Some(MemoryGrowth { bytes, over })
 }
 
 fn by_identity(sample: &RedisSnapshot) -> BTreeMap<&str, &ProcessSample> {
@@ -266,7 +292,7 @@ fn job_set(before: &SetSample, after: &SetSample, from: Timestamp, to: Timestamp
         died_lately: after.lately,
         far_ahead: far_ahead(after, to),
         flow: Fact::Known(flow),
-        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(failed_sample_of(sample))),
+        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(failed_sample_of(sample, to))),
     }
 }
 
@@ -279,14 +305,63 @@ fn far_ahead(set: &SetSample, now: Timestamp) -> FarAhead {
 }
 
 /// Returns the sample of a set, with the messages of its errors.
-fn failed_sample_of(jobs: &[JobSummary]) -> JobSample {
+fn failed_sample_of(jobs: &[JobSummary], now: Timestamp) -> JobSample {
     let sample = sample_of(jobs);
     let message = |class: &SampleShare| {
         let of_class = jobs.iter().filter(|job| job.error.as_deref() == Some(&class.name));
         let messages = shares(of_class.map(|job| job.error_message.as_deref()));
         Some((class.name.clone(), messages.into_iter().next()?.name))
     };
-    JobSample { error_messages: sample.errors.iter().filter_map(message).collect(), ..sample }
+    JobSample {
+        error_messages: sample.errors.iter().filter_map(message).collect(),
+        failing: failing(jobs, now),
+        ..sample
+    }
+}
+
+/// Groups failed jobs by class and error.
+fn failing(jobs: &[JobSummary], now: Timestamp) -> Vec<FailingClass> {
+    let mut groups: BTreeMap<(&str, &str), FailingClass> = BTreeMap::new();
+    for job in jobs {
+        let (Some(error), Some(first)) = (&job.error, job.failed_at) else { continue };
+        let (first_before, last_before) =
+            (now.since(first), now.since(job.retried_at.unwrap_or(first)));
+        let group = groups.entry((&job.class, error)).or_insert_with(|| FailingClass {
+            class: job.class.clone(),
+            error: error.clone(),
+            count: 0,
+            first_before,
+            last_before,
+        });
+        group.count += 1;
+        group.first_before = group.first_before.max(first_before);
+        group.last_before = group.last_before.min(last_before);
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+    groups.truncate(SHARES_MAX);
+    groups
+}
+
+/// Groups the sizes of jobs by class, largest total first.
+fn payloads(jobs: &[JobSummary]) -> Vec<PayloadSize> {
+    let mut sizes: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    for job in jobs {
+        let (count, bytes, largest) = sizes.entry(&job.class).or_default();
+        *count += 1;
+        *bytes = bytes.saturating_add(job.bytes);
+        *largest = (*largest).max(job.bytes);
+    }
+    let mut sizes: Vec<_> = sizes.into_iter().collect();
+    sizes.sort_by_key(|(_, (_, bytes, _))| std::cmp::Reverse(*bytes));
+    sizes.truncate(SHARES_MAX);
+    let size = |(class, (count, bytes, largest_bytes)): (&str, (u64, u64, u64))| PayloadSize {
+        class: class.to_owned(),
+        count,
+        mean_bytes: bytes / count.max(1),
+        largest_bytes,
+    };
+    sizes.into_iter().map(size).collect()
 }
 
 fn sample_of(jobs: &[JobSummary]) -> JobSample {
@@ -295,6 +370,7 @@ fn sample_of(jobs: &[JobSummary]) -> JobSample {
         classes: shares(jobs.iter().map(|job| Some(job.class.as_str()))),
         hosts: shares(jobs.iter().map(|job| job.host.as_deref())),
         errors: shares(jobs.iter().map(|job| job.error.as_deref())),
+        payloads: payloads(jobs),
         ..JobSample::default()
     }
 }
@@ -334,6 +410,8 @@ fn job_process(sample: &ProcessSample, redis: Timestamp) -> JobProcess {
         capsules: sample.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
         round_trip: sample.round_trip_us.map(Duration::from_micros),
+        rss_bytes: sample.rss_bytes,
+        growth: None,
     }
 }
 

@@ -4,24 +4,40 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use weir_advisor::observation::{Fact, Machine, Missing, MissingReason};
+use weir_advisor::observation::{BusyProgram, Fact, Machine, Missing, MissingReason};
 
-use crate::memory::kilobytes;
+use crate::memory::{self, kilobytes};
+
+/// Maximum number of processes whose CPU time is read. Each takes some microseconds.
+const PROCESSES_MAX: usize = 5_000;
+/// Programs that are named, busiest first.
+const PROGRAMS_MAX: usize = 5;
+/// Programs that use less of a core are not named.
+const CORES_MIN: f64 = 0.1;
 
 /// CPU counters at one time. Two of them give usage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     total: u64,
     idle: u64,
+    stolen: u64,
     cores: u32,
-    processes: BTreeMap<u32, u64>,
+    processes: BTreeMap<u32, ProcessTicks>,
+}
+
+/// CPU time of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ProcessTicks {
+    name: String,
+    ticks: u64,
 }
 
 impl Counters {
-    /// Reads the counters of the machine and of the processes `pids`.
+    /// Reads the counters of the machine, of the processes `pids` and of others.
     pub(crate) fn read(proc: &Path, pids: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut counters = Self::parse(&fs::read_to_string(proc.join("stat")).ok()?)?;
-        for pid in pids {
+        let others = memory::processes(proc).take(PROCESSES_MAX);
+        for pid in pids.into_iter().chain(others) {
             let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
             if let Some(ticks) = stat.ok().and_then(|stat| process_ticks(&stat)) {
                 counters.processes.insert(pid, ticks);
@@ -42,7 +58,8 @@ impl Counters {
                 .is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit()))
         };
         let cores = u32::try_from(stat.lines().filter(is_core).count()).ok()?;
-        Some(Self { total: ticks.iter().sum(), idle, cores, processes: BTreeMap::new() })
+        let stolen = ticks.get(7).copied().unwrap_or_default();
+        Some(Self { total: ticks.iter().sum(), idle, stolen, cores, processes: BTreeMap::new() })
     }
 
     /// Returns the average number of idle cores since `earlier`.
@@ -53,7 +70,29 @@ impl Counters {
     /// Returns the average number of cores that a process has used since `earlier`.
     pub(crate) fn used_since(&self, earlier: &Self, pid: u32) -> Option<f64> {
         let (before, after) = (earlier.processes.get(&pid)?, self.processes.get(&pid)?);
-        Some(self.cores_of(after.saturating_sub(*before), earlier))
+        Some(self.cores_of(after.ticks.saturating_sub(before.ticks), earlier))
+    }
+
+    /// Returns the share of the cores' time that the hypervisor has taken since `earlier`.
+    fn stolen_since(&self, earlier: &Self) -> f64 {
+        let total = self.total.saturating_sub(earlier.total);
+        let stolen = self.stolen.saturating_sub(earlier.stolen);
+        if total == 0 { 0.0 } else { (stolen as f64 / total as f64).min(1.0) }
+    }
+
+    /// Returns the programs that have used most since `earlier`, busiest first.
+    pub(crate) fn programs_since(&self, earlier: &Self) -> Vec<BusyProgram> {
+        let program = |(pid, now): (&u32, &ProcessTicks)| {
+            // One that has another name is another process, or has become another program.
+            let before = earlier.processes.get(pid).filter(|before| before.name == now.name);
+            let ticks = now.ticks.saturating_sub(before?.ticks);
+            let cores = self.cores_of(ticks, earlier);
+            (cores >= CORES_MIN).then(|| BusyProgram { name: now.name.clone(), pid: *pid, cores })
+        };
+        let mut programs: Vec<_> = self.processes.iter().filter_map(program).collect();
+        programs.sort_by(|one, other| other.cores.total_cmp(&one.cores));
+        programs.truncate(PROGRAMS_MAX);
+        programs
     }
 
     fn cores_of(&self, ticks: u64, earlier: &Self) -> f64 {
@@ -64,12 +103,14 @@ impl Counters {
 
 /// Returns user and system time. The fields follow the name in parentheses, which may contain any
 /// character.
-fn process_ticks(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
+fn process_ticks(stat: &str) -> Option<ProcessTicks> {
+    let (name, fields) = stat.rsplit_once(')')?;
+    let (_, name) = name.split_once('(')?;
+    let name = name.to_owned();
     let mut fields = fields.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
-    Some(user.saturating_add(system))
+    Some(ProcessTicks { name, ticks: user.saturating_add(system) })
 }
 
 /// Returns the state of the machine between two samples.
@@ -87,9 +128,21 @@ pub(crate) fn machine(
             memory_available_bytes: kilobytes(&memory, "MemAvailable:")?,
             cores_idle: later.idle_since(earlier),
             oom_kills: oom_kills(&fs::read_to_string(proc.join("vmstat")).unwrap_or_default()),
+            stolen_share: later.stolen_since(earlier),
+            memory_stall_share: fs::read_to_string(proc.join("pressure/memory"))
+                .ok()
+                .and_then(|pressure| stall_share(&pressure)),
         })
     };
     seen().map_or_else(|| Fact::Unknown(unseen(proc)), Fact::Known)
+}
+
+/// Returns the share of the last minute in which all programs were stalled, from a file of
+/// `/proc/pressure`: `full avg10=0.00 avg60=1.50 ..`, in percent.
+fn stall_share(pressure: &str) -> Option<f64> {
+    let full = pressure.lines().find_map(|line| line.strip_prefix("full "))?;
+    let percent = full.split(' ').find_map(|field| field.strip_prefix("avg60="))?;
+    percent.parse::<f64>().ok().map(|percent| (percent / 100.0).clamp(0.0, 1.0))
 }
 
 /// Returns the count in `/proc/vmstat`, which the kernel has had since version 4.13.
@@ -138,17 +191,32 @@ mod tests {
         // 200 ticks have passed, 120 of them idle; guest time is not counted twice.
         assert!((later.idle_since(&earlier) - 1.2).abs() < 1e-9);
         let mut earlier = earlier;
-        earlier.processes.insert(7, 10);
-        later.processes.insert(7, 60);
+        let ticks = |ticks| ProcessTicks { name: "ruby".to_owned(), ticks };
+        earlier.processes.insert(7, ticks(10));
+        later.processes.insert(7, ticks(60));
         assert!((later.used_since(&earlier, 7).unwrap() - 0.5).abs() < 1e-9);
         assert_eq!(later.used_since(&earlier, 8), None);
         assert_eq!(later.idle_since(&later), 0.0);
+        let programs = later.programs_since(&earlier);
+        assert_eq!((programs.len(), programs[0].name.as_str(), programs[0].pid), (1, "ruby", 7));
+        assert!((programs[0].cores - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn time_of_the_hypervisor_and_stalls_are_shares() {
+        let earlier = counters("cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1\n");
+        let later = counters("cpu  100 0 100 850 100 0 0 50 50 0\ncpu0 1\n");
+        assert!((later.stolen_since(&earlier) - 0.25).abs() < 1e-9);
+        let pressure = "some avg10=9.00 avg60=8.00 avg300=1.00 total=5\nfull avg10=2.00 avg60=1.50 avg300=0 total=1\n";
+        assert_eq!(stall_share(pressure), Some(0.015));
+        assert_eq!(stall_share("some avg10=0.00 avg60=0.00\n"), None);
     }
 
     #[test]
     fn a_name_with_parentheses_hides_no_fields() {
         let stat = "7 (sidekiq 6.4) [5 of 5) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9";
-        assert_eq!(process_ticks(stat), Some(300));
+        let ticks = process_ticks(stat).unwrap();
+        assert_eq!((ticks.ticks, ticks.name.as_str()), (300, "sidekiq 6.4) [5 of 5"));
         assert_eq!(process_ticks("7 sidekiq"), None);
     }
 
@@ -180,7 +248,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "\\PC{0,80}") {
             let _ = Counters::parse(&format!("cpu  {text}"));
-            let _ = (process_ticks(&text), kilobytes(&text, ""));
+            let _ = (process_ticks(&text), stall_share(&text), kilobytes(&text, ""));
         }
     }
 }

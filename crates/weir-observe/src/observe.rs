@@ -92,12 +92,14 @@ pub async fn observe(sources: &Sources) -> Observation {
     let variances: Vec<Variances> = variances.map(Option::unwrap_or_default).collect();
     let seconds = samples.iter().flatten().map(|(_, second)| second);
     let reported = proc.map(|proc| local_processes(proc, seconds)).unwrap_or_default();
+    let servers = shards.iter().zip(&samples).map(|(shard, sample)| shard.server(sample));
+    let servers = servers.collect();
     let mut observation = shards::of_jobs(sources, &names, samples, &local);
     set_deviations(&mut observation, variances);
     if let ([shard], Fact::Known(jobs)) = (&shards[..], &mut observation.jobs) {
         shard.lately.add_to(jobs);
     }
-    observation.redis = shards.iter().map(ObservedShard::server).collect();
+    observation.redis = servers;
     shards::name_masters(&mut observation, shards.iter().map(|shard| shard.master.as_deref()));
     if let Some(mut database) = database {
         let names = services::names(shards::processes(&observation).as_ref(), &local);
@@ -111,6 +113,7 @@ pub async fn observe(sources: &Sources) -> Observation {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
     }
     if let (Some(earlier), Some(later)) = (earlier, later) {
+        observation.programs = later.programs_since(&earlier);
         cores_used(&mut observation, &local, &earlier, &later);
     }
     if let Some(proc) = proc {
@@ -234,10 +237,14 @@ impl ObservedShard {
         }
     }
 
-    fn server(&self) -> Fact<RedisServer> {
+    fn server(&self, sample: &ShardSamples) -> Fact<RedisServer> {
         match &self.seen {
             Ok((_, snapshot)) => redis::server(&self.name, self.database, snapshot).map(|server| {
-                RedisServer { served_elsewhere: self.served_elsewhere.clone(), ..server }
+                let lately = sample.as_ref().map_or(Fact::NotAsked, |(first, second)| {
+                    redis::recent_operations(first, second)
+                });
+                let served_elsewhere = self.served_elsewhere.clone();
+                RedisServer { served_elsewhere, lately, ..server }
             }),
             Err(missing) => Fact::Unknown(missing.clone()),
         }

@@ -4,8 +4,8 @@
 //! - `connection`: a connection with the simple protocol; `session`: a read-only connection that
 //!   executes each query in a transaction with its own timeouts, so that it also works through a
 //!   pooler;
-//! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `standbys`, `cache`, `host`, `statements`: the
-//!   queries and their results;
+//! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `standbys`, `cache`, `tables`, `upkeep`, `host`,
+//!   `statements`: the queries and their results;
 //! - `job_sessions`: busy sessions by class of jobs, for the autopilot;
 //! - `lease`: a lease, which is the only thing that is written;
 //! - `error`, `error_kind`: errors and their kinds; `missing`: reasons for failures, with remedies;
@@ -28,8 +28,10 @@ mod settings;
 mod slots;
 mod standbys;
 mod statements;
+mod tables;
 mod titles;
 mod tls;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,6 +54,8 @@ pub use self::lease::{LeaseRow, LeaseRowInForce, PostgresLease};
 pub(crate) use self::missing::{connecting, missing};
 use self::session::PostgresSession;
 use self::settings::ReportedSettings;
+use self::tables::TableCounters;
+use self::upkeep::UpkeepSample;
 use crate::environment::StartEnvironment;
 
 /// A database to observe.
@@ -100,7 +104,25 @@ impl Default for PostgresLimits {
 #[derive(Debug)]
 pub(crate) struct Database {
     source: PostgresSource,
-    seen: Result<(PostgresSession, Fact<Blocks>), Missing>,
+    seen: Result<(PostgresSession, DatabaseCounters), Missing>,
+}
+
+/// Counters of the first of two samples.
+#[derive(Debug)]
+struct DatabaseCounters {
+    blocks: Fact<Blocks>,
+    tables: Fact<TableCounters>,
+    upkeep: Fact<UpkeepSample>,
+}
+
+impl DatabaseCounters {
+    async fn sample(session: &mut PostgresSession) -> Self {
+        Self {
+            blocks: cache::blocks(session).await,
+            tables: tables::counters(session).await,
+            upkeep: upkeep::sample(session).await,
+        }
+    }
 }
 
 impl Database {
@@ -108,8 +130,8 @@ impl Database {
     pub(crate) async fn sample(source: &PostgresSource, proc: Option<&Path>) -> Self {
         let seen = match PostgresSession::open(&source.endpoint, &source.limits).await {
             Ok(mut session) => {
-                let blocks = cache::blocks(&mut session).await;
-                Ok((session, blocks))
+                let counters = DatabaseCounters::sample(&mut session).await;
+                Ok((session, counters))
             }
             Err(error) => {
                 let mut missing = missing::unreachable(&source.endpoint, &error);
@@ -147,12 +169,14 @@ impl Database {
         let ReportedSettings { settings, pending_restart, origins, read_only, socket_folder } =
             settings::settings(session).await;
         let exceptions = exceptions::exceptions(session).await;
-        let blocks = cache::blocks(session).await;
-        let cache_hit_ratio = cache::hit_ratio(before, blocks.clone());
+        let now = DatabaseCounters::sample(session).await;
+        let cache_hit_ratio = cache::hit_ratio(&before.blocks, now.blocks.clone());
+        let tables = tables::tables(&before.tables, &now.tables);
+        let upkeep = upkeep::upkeep(&before.upkeep, &now.upkeep);
         // A database with little traffic needs more than one window for a hit ratio.
-        if cache_hit_ratio != Fact::NotAsked || before.known().is_none() {
-            *before = blocks;
-        }
+        let keeps_blocks = cache_hit_ratio == Fact::NotAsked && before.blocks.known().is_some();
+        let blocks = if keeps_blocks { before.blocks.clone() } else { now.blocks.clone() };
+        *before = DatabaseCounters { blocks, ..now };
         let configured =
             |memory_bytes| DatabaseHost { memory_bytes, share_bytes: memory_bytes, is_said: true };
         let given = self.source.memory_bytes.map(configured);
@@ -180,6 +204,8 @@ impl Database {
             statements,
             replication,
             synchronous,
+            tables,
+            upkeep,
         })
     }
 

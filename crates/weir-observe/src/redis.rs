@@ -68,12 +68,22 @@ pub(crate) fn recent_operations(
         return Fact::NotAsked;
     }
     let seconds = window.as_secs_f64();
+    let more = |of: fn(&RedisInfo) -> u64| of(&now.info).saturating_sub(of(&before.info));
     Fact::Known(RedisOperations {
         per_second: (now.info.operations - before.info.operations) as f64 / seconds,
         evicted_per_second: now.info.evicted_keys.saturating_sub(before.info.evicted_keys) as f64
             / seconds,
         commands: commands(&before, &now, window),
+        cpu_share: cpu_share(&before.info, &now.info, window),
+        rejected_connections: more(|it| it.rejected_connections),
+        delayed_syncs: more(|it| it.delayed_syncs),
     })
+}
+
+/// Returns the share of one core that was used in between.
+fn cpu_share(before: &RedisInfo, now: &RedisInfo, window: Duration) -> Option<f64> {
+    let used = now.cpu_time.checked_sub(before.cpu_time).filter(|_| !before.cpu_time.is_zero())?;
+    Some((used.as_secs_f64() / window.as_secs_f64()).min(1.0))
 }
 
 fn commands(before: &ServerSample, now: &ServerSample, window: Duration) -> Vec<CommandRate> {

@@ -6,6 +6,7 @@
 
 mod database;
 mod goodput;
+mod past;
 mod pooler;
 mod retry;
 mod shard;
@@ -20,6 +21,7 @@ use weir_advisor::observation::{Fact, Observation, SourceState};
 use weir_base::clock::{Clock, Timestamp};
 
 use self::database::WatchedDatabase;
+use self::past::Past;
 use self::pooler::WatchedPooler;
 use self::shard::WatchedShard;
 use crate::machine::{self, Counters};
@@ -70,6 +72,8 @@ pub struct Watcher {
     levels: Levels,
     /// Recent samples of all shards together, followed by those of each if there are several.
     lately: Vec<RecentSamples>,
+    /// The past of each, in the same order.
+    past: Vec<Past>,
 }
 
 impl Watcher {
@@ -100,6 +104,7 @@ impl Watcher {
             before: None,
             levels: Levels::default(),
             lately: Vec::new(),
+            past: Vec::new(),
             sources,
             schedule,
             clock,
@@ -187,10 +192,12 @@ impl Watcher {
         for (place, jobs) in all.enumerate() {
             if self.lately.len() <= place {
                 self.lately.push(RecentSamples::default());
+                self.past.push(Past::default());
             }
             if let Fact::Known(jobs) = jobs {
                 self.lately[place].note_jobs(at, jobs);
                 self.lately[place].add_to(jobs);
+                self.past[place].note(at, jobs);
             }
         }
     }
@@ -205,6 +212,7 @@ impl Watcher {
         let Some(later) = Counters::read(proc, local.values().copied()) else { return };
         if let Some(earlier) = self.earlier.replace(later.clone()) {
             observation.machine = machine::machine(proc, Some(&earlier), Some(&later));
+            observation.programs = later.programs_since(&earlier);
             observe::cores_used(observation, local, &earlier, &later);
         }
     }

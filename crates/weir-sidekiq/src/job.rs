@@ -29,6 +29,12 @@ pub struct JobSummary {
     pub error_message: Option<String>,
     /// Number of retries so far.
     pub retries: u64,
+    /// When it failed for the first time.
+    pub failed_at: Option<Timestamp>,
+    /// When it failed for the last time, if it was retried.
+    pub retried_at: Option<Timestamp>,
+    /// Size of the job in bytes, with its arguments.
+    pub bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -51,11 +57,16 @@ struct Payload<'a> {
     error_message: Option<&'a RawValue>,
     #[serde(default)]
     retry_count: Option<u64>,
+    #[serde(default, deserialize_with = "time::deserialize")]
+    failed_at: Option<Timestamp>,
+    #[serde(default, deserialize_with = "time::deserialize")]
+    retried_at: Option<Timestamp>,
 }
 
 impl JobSummary {
     /// Parses a payload. Returns `None` if it is not a job.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
+        let bytes = payload.len() as u64;
         let payload: Payload<'_> = serde_json::from_slice(payload).ok()?;
         let class = payload.display_class.or(payload.wrapped).or(payload.class)?;
         Some(Self {
@@ -65,6 +76,9 @@ impl JobSummary {
             error: payload.error_class.map(|error| word(&error)),
             error_message: payload.error_message.and_then(|message| error_message(message.get())),
             retries: payload.retry_count.map_or(0, |count| count.saturating_add(1)),
+            failed_at: payload.failed_at,
+            retried_at: payload.retried_at,
+            bytes,
         })
     }
 }

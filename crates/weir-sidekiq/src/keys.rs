@@ -10,6 +10,11 @@ pub(crate) const DEAD: &str = "dead";
 pub(crate) const PROCESSED: &str = "stat:processed";
 pub(crate) const FAILED: &str = "stat:failed";
 
+/// The count of one day in UTC (`2026-11-30`), of [`PROCESSED`] or [`FAILED`].
+pub(crate) fn of_day(count: &str, date: &str) -> String {
+    format!("{count}:{date}")
+}
+
 /// Written by Weir's nodes with the usual prefix: what they wait for before they acknowledge a push.
 pub(crate) const PUSH_CONFIRMATION: &str = "weir:confirm";
 

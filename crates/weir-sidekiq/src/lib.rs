@@ -23,6 +23,7 @@ mod counts;
 mod error;
 mod error_message;
 mod heartbeat;
+mod history;
 mod job;
 mod keys;
 mod limits;

@@ -63,7 +63,8 @@ impl Default for SampleLimits {
             arrivals_max: 100,
             // Three windows of 40 jobs estimate a share of one half to within 9 percentage points.
             sample_window: 40,
-            sample_length_min: 1_000,
+            // The windows then have most of the jobs.
+            sample_length_min: 100,
             // Far above windows of 2 kB jobs. With jobs of one megabyte, a window is a single job.
             window_bytes: 512 * 1024,
             step_jobs: 20,

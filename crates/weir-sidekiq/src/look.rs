@@ -1,6 +1,7 @@
 //! Samples one Redis in a few round trips of limited size.
 
 mod arrivals;
+mod history;
 mod processes;
 mod queues;
 mod redis_itself;
@@ -133,13 +134,20 @@ impl<'a> SnapshotReader<'a> {
             dead,
             processed,
             failed,
+            days: None,
+            classes: None,
             server: None,
             foreign_keys: None,
             odd: self.odd.clone(),
             cut: Vec::new(),
             commands: 0,
         };
+        if scope == SampleScope::Changes {
+            snapshot.server = Some(self.counters_of_server().await?);
+        }
         if scope == SampleScope::Everything {
+            snapshot.days = Some(self.days(at).await?);
+            snapshot.classes = self.classes(at, &snapshot.processes).await?;
             let mut server = self.server().await?;
             if let Ok(server) = &mut server
                 && snapshot.has_no_recent_heartbeat()

@@ -26,6 +26,7 @@ pub(crate) enum ReadCommand {
     Scan,
     TimeToLive,
     Get,
+    Values,
     ListLength,
     ListRange,
     HashFields,
@@ -50,6 +51,7 @@ impl ReadCommand {
             Self::Scan => "scan",
             Self::TimeToLive => "pttl",
             Self::Get => "get",
+            Self::Values => "mget",
             Self::ListLength => "llen",
             Self::ListRange => "lrange",
             Self::HashFields => "hmget",
@@ -65,7 +67,7 @@ impl ReadCommand {
 
 impl ReadCommand {
     /// All commands.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Time,
         Self::Info,
         Self::ConfigGet,
@@ -75,6 +77,7 @@ impl ReadCommand {
         Self::Scan,
         Self::TimeToLive,
         Self::Get,
+        Self::Values,
         Self::ListLength,
         Self::ListRange,
         Self::HashFields,
@@ -101,6 +104,7 @@ impl ReadCommand {
             Self::HashFields => &[key, "info"],
             Self::TimeToLive
             | Self::Get
+            | Self::Values
             | Self::ListLength
             | Self::HashLength
             | Self::Hash

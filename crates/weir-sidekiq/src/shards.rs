@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_base::clock::Timestamp;
 
+use crate::history;
 use crate::snapshot::{QueueSample, Read, RedisSnapshot, SetSample};
 
 /// Joins the snapshots of all shards. Returns `None` if there are none.
@@ -27,12 +28,26 @@ pub fn join(shards: impl IntoIterator<Item = RedisSnapshot>) -> Option<RedisSnap
         dead: both(one.dead, other.dead, set),
         processed: both(one.processed, other.processed, u64::saturating_add),
         failed: both(one.failed, other.failed, u64::saturating_add),
+        days: joined(one.days, other.days, history::joined_days),
+        classes: joined(one.classes, other.classes, history::joined_classes),
         server: None,
         foreign_keys: None,
         odd: one.odd.into_iter().chain(other.odd).collect(),
         cut: one.cut.into_iter().chain(other.cut).collect(),
         commands: one.commands.saturating_add(other.commands),
     })
+}
+
+/// Joins what shards have been asked for. A shard without it adds nothing.
+fn joined<T>(
+    one: Option<Read<T>>,
+    other: Option<Read<T>>,
+    join: impl FnOnce(T, T) -> T,
+) -> Option<Read<T>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(both(one, other, join)),
+        (one, other) => one.or(other),
+    }
 }
 
 fn both<T>(one: Read<T>, other: Read<T>, join: impl FnOnce(T, T) -> T) -> Read<T> {
@@ -115,6 +130,8 @@ mod tests {
             dead: set(),
             processed: Ok(size),
             failed: Ok(size),
+            days: None,
+            classes: None,
             server: None,
             foreign_keys: None,
             odd: Vec::new(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use weir_advisor::observation::{ClassHistory, DayCounts};
 use weir_base::clock::Timestamp;
 
 use crate::heartbeat::Capsule;
@@ -63,7 +64,11 @@ pub struct RedisSnapshot {
     pub processed: Read<u64>,
     /// Total jobs failed.
     pub failed: Read<u64>,
-    /// The server's status, if requested.
+    /// Sidekiq's counts of the last days in UTC, today first, if requested.
+    pub days: Option<Read<Vec<DayCounts>>>,
+    /// Runs by class, if requested and if a process has a version that counts them (7 and later).
+    pub classes: Option<Read<ClassHistory>>,
+    /// The server's status, if requested. For the second of two samples, only `INFO`.
     pub server: Option<Read<ServerSample>>,
     /// Keys of other programs, if requested.
     pub foreign_keys: Option<Read<ForeignKeys>>,

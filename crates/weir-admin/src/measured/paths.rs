@@ -7,6 +7,7 @@ use weir_advisor::observation::RequestPath;
 use weir_base::clock::Timestamp;
 use weir_front::view::TotalsView;
 
+use super::peaks::BusyPeaks;
 use crate::workers::{AppRow, JOBS, SOCKETS};
 
 /// The time span that is covered.
@@ -22,6 +23,7 @@ const QUANTILE: f64 = 0.95;
 pub(super) struct RequestMeasurements {
     readings: VecDeque<Reading>,
     newest: Option<Reading>,
+    peaks: BusyPeaks,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ impl RequestMeasurements {
             (row.name, (u32::try_from(serving).unwrap_or(u32::MAX), totals))
         });
         let reading = Reading { at, apps: apps.collect() };
+        let peaks = reading.apps.iter().map(|(app, (_, totals))| (app.as_str(), totals.busy_peak));
+        self.peaks.note(at, peaks);
         if self.readings.back().is_none_or(|last| at.since(last.at) >= READING_INTERVAL) {
             self.readings.push_back(reading.clone());
         }
@@ -56,7 +60,13 @@ impl RequestMeasurements {
         };
         let path = |(app, (workers, totals)): (&String, &(u32, TotalsView))| {
             let (_, previous) = previous.apps.get(app)?;
-            path(app, *workers, previous, totals)
+            let of_window =
+                self.readings.iter().filter_map(|it| Some(it.apps.get(app)?.1.busy_peak));
+            Some(RequestPath {
+                busy_peak: of_window.chain([totals.busy_peak]).max().unwrap_or_default(),
+                busy_peak_of_day: self.peaks.of_day(app),
+                ..path(app, *workers, previous, totals)?
+            })
         };
         now.apps.iter().filter_map(path).collect()
     }
@@ -84,6 +94,9 @@ fn path(app: &str, workers: u32, previous: &TotalsView, now: &TotalsView) -> Opt
             .unwrap_or_default(),
         outside: client_times.quantile(QUANTILE)?,
         workers,
+        slots: now.request_slots,
+        busy_peak: now.busy_peak,
+        busy_peak_of_day: None,
     })
 }
 

@@ -86,6 +86,7 @@ fn a_system_that_is_known_has_a_value_of_every_metric() {
             mean: Duration::from_micros(50),
             share: 0.005,
         }],
+        ..crate::observation::RedisOperations::default()
     };
     observation.redis[0].known_mut().lately = Fact::Known(lately);
     observation.jobs.known_mut().ghosts = vec!["gone".to_owned()];

@@ -42,4 +42,13 @@ pub struct RequestPath {
     pub outside: Duration,
     /// Workers of the app.
     pub workers: u32,
+    /// Requests that they can have in progress at once.
+    #[serde(default)]
+    pub slots: u32,
+    /// The most requests in progress at once in the last minutes.
+    #[serde(default)]
+    pub busy_peak: u32,
+    /// The same of the last day, once a whole day was measured.
+    #[serde(default)]
+    pub busy_peak_of_day: Option<u32>,
 }

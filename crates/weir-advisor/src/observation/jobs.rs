@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Fact, JobProcess, Missing};
+use super::{
+    ClassHistory, DayCounts, Fact, FailingClass, JobProcess, Missing, PastSample, PayloadSize,
+};
 use crate::flow::Flow;
 
 /// Suffix that `weir sidekiq set-aside` appends to the name of a queue.
@@ -49,6 +51,13 @@ pub struct SidekiqObservation {
     pub processed_per_second: Fact<f64>,
     /// Share of those that failed. Unknown if none finished.
     pub failed_share: Fact<f64>,
+    /// Jobs by day, today first.
+    pub days: Fact<Vec<DayCounts>>,
+    /// Runs by class. Not asked where no process has version 7 or later, which count them.
+    pub classes: Fact<ClassHistory>,
+    /// What earlier samples of a repeated observation have shown, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<PastSample>,
     /// Parts that could not be read and are missing from the other fields.
     pub unread: Vec<Missing>,
 }
@@ -109,6 +118,12 @@ pub struct JobSample {
     /// Of sets only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub error_messages: BTreeMap<String, String>,
+    /// Of sets only: failed jobs by class and error, most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<FailingClass>,
+    /// Sizes by class, largest total first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub payloads: Vec<PayloadSize>,
 }
 
 /// The number of jobs in a sample that share a property.

@@ -17,6 +17,22 @@ pub struct Machine {
     pub cores_idle: f64,
     /// Processes that the kernel has killed for lack of memory since its start.
     pub oom_kills: u64,
+    /// Share of the cores' time that the hypervisor gave to other machines (steal), from 0 to 1.
+    pub stolen_share: f64,
+    /// Share of the last minute in which no program could go on because memory was short
+    /// (`/proc/pressure/memory`, full), from 0 to 1. `None` if the kernel does not report it.
+    pub memory_stall_share: Option<f64>,
+}
+
+/// A program that used the CPU between two samples.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BusyProgram {
+    /// Its name, as the kernel has it: at most 15 characters.
+    pub name: String,
+    /// Its process ID.
+    pub pid: u32,
+    /// Average number of cores that it used.
+    pub cores: f64,
 }
 
 /// Processes of one kind, each with a connection pool.

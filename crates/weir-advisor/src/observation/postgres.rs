@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Exceptions, Fact, Replication, SynchronousCommit};
+use super::{DatabaseUpkeep, Exceptions, Fact, Replication, SynchronousCommit, TableStatistics};
 use crate::plan::{DatabaseWorkload, PostgresMachine, Storage};
 
 /// State of the Postgres server. Each part needs different privileges.
@@ -49,6 +49,10 @@ pub struct DatabaseObservation {
     pub replication: Fact<Replication>,
     /// Commits that wait for a standby.
     pub synchronous: Fact<SynchronousCommit>,
+    /// Tables that are read sequentially or have dead rows.
+    pub tables: Fact<Vec<TableStatistics>>,
+    /// Autovacuum, the age of transactions, and temporary files.
+    pub upkeep: Fact<DatabaseUpkeep>,
 }
 
 impl DatabaseObservation {

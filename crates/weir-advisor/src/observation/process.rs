@@ -45,6 +45,28 @@ pub struct JobProcess {
     pub cores_used: Fact<f64>,
     /// Its last measured round trip to Redis. Not reported by early versions of Sidekiq 6.
     pub round_trip: Option<Duration>,
+    /// Its resident memory, as it reports it.
+    pub rss_bytes: Option<u64>,
+    /// How much that has grown while it was observed, or between two samples.
+    pub growth: Option<MemoryGrowth>,
+}
+
+/// Growth of a process' resident memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryGrowth {
+    /// The growth; 0 if it has shrunk.
+    pub bytes: u64,
+    /// The time of that growth.
+    pub over: Duration,
+}
+
+impl MemoryGrowth {
+    /// Returns the growth per second, or `None` if it has not grown.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        let seconds = self.over.as_secs_f64();
+        (self.bytes > 0 && seconds > 0.0).then(|| self.bytes as f64 / seconds)
+    }
 }
 
 /// Where a process runs, as seen from the observer's machine.

@@ -52,6 +52,12 @@ pub struct RedisOperations {
     pub per_second: f64,
     /// Keys evicted per second.
     pub evicted_per_second: f64,
+    /// Share of one core that it used, from 0 to 1. `None` if its version does not report it.
+    pub cpu_share: Option<f64>,
+    /// Connections that it rejected (`maxclients`).
+    pub rejected_connections: u64,
+    /// Writes of the append-only file that waited for the disk.
+    pub delayed_syncs: u64,
     /// By command, highest share of time first.
     pub commands: Vec<CommandRate>,
 }

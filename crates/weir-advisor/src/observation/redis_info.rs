@@ -52,6 +52,17 @@ pub struct RedisInfo {
     pub latest_fork: Duration,
     /// `connected_clients`.
     pub clients: u64,
+    /// `maxclients`; 0 before Redis 6.2.
+    pub clients_max: u64,
+    /// Connections rejected since its start because of `maxclients`.
+    pub rejected_connections: u64,
+    /// CPU time of the thread that executes commands since its start; before Redis 6.2, of all its
+    /// threads.
+    pub cpu_time: Duration,
+    /// Whether it is a node of a Redis Cluster (`cluster_enabled`).
+    pub is_cluster: bool,
+    /// Writes of the append-only file since its start that waited for the disk (`aof_delayed_fsync`).
+    pub delayed_syncs: u64,
     /// Commands executed since its start (`total_commands_processed`).
     pub operations: u64,
 }
@@ -178,9 +189,23 @@ impl RedisInfo {
             },
             latest_fork: Duration::from_micros(number("latest_fork_usec")),
             clients: number("connected_clients"),
+            clients_max: number("maxclients"),
+            rejected_connections: number("rejected_connections"),
+            cpu_time: cpu_time(info),
+            is_cluster: field("cluster_enabled") == Some("1"),
+            delayed_syncs: number("aof_delayed_fsync"),
             operations: number("total_commands_processed"),
         }
     }
+}
+
+/// Adds up user and system time, of the main thread if that is known.
+fn cpu_time(info: &str) -> Duration {
+    let seconds = |name: &str| redis_field(info, name)?.parse::<f64>().ok();
+    let sum = |user: &str, system: &str| Some(seconds(user)? + seconds(system)?);
+    let main = sum("used_cpu_user_main_thread", "used_cpu_sys_main_thread");
+    let seconds = main.or_else(|| sum("used_cpu_user", "used_cpu_sys")).unwrap_or_default();
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 /// Returns the value of the `INFO` field with exactly that name.
@@ -206,6 +231,16 @@ mod tests {
         assert!(kept.append_only && kept.last_snapshot_ok && !kept.last_append_ok);
         assert_eq!(server.latest_fork, Duration::from_micros(250));
         assert_eq!(RedisInfo::parse("errorstat_OOM:count=12\r\n").out_of_memory_errors, 12);
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_the_thread_that_executes_commands() {
+        let all = "used_cpu_sys:1.5\r\nused_cpu_user:2.0\r\n";
+        assert_eq!(RedisInfo::parse(all).cpu_time, Duration::from_millis(3_500));
+        let main = "used_cpu_sys_main_thread:0.5\r\nused_cpu_user_main_thread:0.25\r\n";
+        let parsed = RedisInfo::parse(&format!("{all}{main}maxclients:10000\r\n"));
+        assert_eq!((parsed.cpu_time, parsed.clients_max), (Duration::from_millis(750), 10_000));
+        assert_eq!(RedisInfo::parse("used_cpu_sys:-1\r\nused_cpu_user:0").cpu_time, Duration::ZERO);
     }
 
     #[test]

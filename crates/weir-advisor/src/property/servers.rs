@@ -12,12 +12,13 @@ use super::facts::fact;
 use super::sidekiq::{count, rate, share, time};
 use crate::durability::PushConfirmation;
 use crate::observation::{
-    AppendFsync, ConnectionLimit, ConnectionPool, ConnectionPools, DatabaseConnections,
-    DatabaseHost, DatabaseObservation, Exceptions, Fact, Holder, Keyspace, LockWait, Machine,
-    Master, Persistence, PgBouncer, PgBouncerSettings, PooledDatabase, Pooler, PostgresAccess,
-    PostgresSettings, ReadOnly, RedisInfo, RedisOperations, RedisServer, Replication,
-    ReplicationSlot, SessionState, Sessions, SettingException, SettingOrigin, SlotLimit,
-    SlowCommand, SynchronousCommit, TableLockRequest, WalStatus,
+    AppendFsync, BusyProgram, CommandRate, ConnectionLimit, ConnectionPool, ConnectionPools,
+    DatabaseConnections, DatabaseHost, DatabaseObservation, DatabaseUpkeep, Exceptions, Fact,
+    Holder, Keyspace, LockWait, Machine, Master, Persistence, PgBouncer, PgBouncerSettings,
+    PooledDatabase, Pooler, PostgresAccess, PostgresSettings, ReadOnly, RedisInfo, RedisOperations,
+    RedisServer, Replication, ReplicationSlot, SessionState, Sessions, SettingException,
+    SettingOrigin, SlotLimit, SlowCommand, SynchronousCommit, TableLockRequest, TableReads,
+    TableStatistics, TemporaryFiles, WalStatus,
 };
 
 const MIB: u64 = 1 << 20;
@@ -87,7 +88,36 @@ prop_compose! {
             persistence,
             latest_fork: Duration::from_millis(fork),
             clients: 9,
+            clients_max: sizes[3] / MIB % 40,
+            rejected_connections: evicted_keys,
+            cpu_time: Duration::from_secs(evicted_keys),
+            is_cluster: flags[1],
+            delayed_syncs: evicted_keys,
             operations: 100,
+        }
+    }
+}
+
+prop_compose! {
+    fn any_operations()(
+        (per_second, evicted_per_second) in (rate(0.0..90_000.0), rate(0.0..5.0)),
+        cpu_share in option::of(share()),
+        (rejected_connections, delayed_syncs) in (0..3u64, 0..3u64),
+        commands in vec((select(&["LRANGE", "EVAL", "BRPOP"][..]), rate(0.0..900.0), time(), share()), 0..3),
+    ) -> RedisOperations {
+        let command = |(command, per_second, mean, share): (&str, f64, Duration, f64)| CommandRate {
+            command: command.to_owned(),
+            per_second,
+            mean,
+            share,
+        };
+        RedisOperations {
+            per_second,
+            evicted_per_second,
+            cpu_share,
+            rejected_connections,
+            delayed_syncs,
+            commands: commands.into_iter().map(command).collect(),
         }
     }
 }
@@ -97,7 +127,7 @@ prop_compose! {
         info in any_info().boxed(),
         push_confirmation in option::weighted(0.3, (any::<bool>(), 0..3u64)),
         slow in fact(vec((time(), time()), 0..4)),
-        evicted_per_second in fact(rate(0.0..5.0)),
+        lately in fact(any_operations()),
         cache_like_share in fact(share()),
         has_namespace in proptest::bool::weighted(0.1),
     ) -> RedisServer {
@@ -107,7 +137,7 @@ prop_compose! {
             info,
             push_confirmation: push_confirmation.map(|(disk, replicas)| PushConfirmation { disk, replicas }),
             slow_commands: slow,
-            lately: evicted_per_second.map(|evicted_per_second| RedisOperations { evicted_per_second, ..RedisOperations::default() }),
+            lately,
             cache_like_share,
             namespaces: if has_namespace { vec!["shop".to_owned()] } else { Vec::new() },
             ..RedisServer::default()
@@ -266,6 +296,57 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_reads()(
+        window in select(&[0, 3, 10, 900][..]),
+        (sequential_scans, sequential_rows, index_scans) in (count(), count(), count()),
+    ) -> TableReads {
+        TableReads { window: Duration::from_secs(window), sequential_scans, sequential_rows, index_scans }
+    }
+}
+
+prop_compose! {
+    fn any_table()(
+        name in select(&["orders", "audit.events", "a'; $(b) \"c"][..]),
+        (bytes, live_rows, dead_rows) in (size(), count(), count()),
+        autovacuum in any::<bool>(),
+        vacuumed_before in option::of(time()),
+        lately in option::of(any_reads()),
+    ) -> TableStatistics {
+        TableStatistics { name: name.to_owned(), bytes, live_rows, dead_rows, autovacuum, vacuumed_before, lately }
+    }
+}
+
+prop_compose! {
+    fn any_upkeep()(
+        autovacuum in any::<bool>(),
+        (freeze_max_age, oldest_age) in (select(&[100_000, 200_000_000, 2_000_000_000][..]), 0..2_100_000_000_u64),
+        oldest_transaction in option::of(time()),
+        temporary in option::of((select(&[0, 10][..]), 0..90u64, size())),
+    ) -> DatabaseUpkeep {
+        let temporary_files = temporary.map(|(window, files, bytes)| TemporaryFiles {
+            window: Duration::from_secs(window),
+            files,
+            bytes,
+        });
+        let oldest_database = "app".to_owned();
+        DatabaseUpkeep { autovacuum, freeze_max_age, oldest_database, oldest_age, oldest_transaction, temporary_files }
+    }
+}
+
+/// Programs that use the machine, Sidekiq among them.
+pub(super) fn any_programs() -> impl Strategy<Value = Vec<BusyProgram>> {
+    let program = (select(&["ruby", "postgres", "rustc", ""][..]), 1..60_000u32, rate(0.0..4.0));
+    vec(program, 0..4).prop_map(|all| {
+        let program = |(name, pid, cores): (&str, u32, f64)| BusyProgram {
+            name: name.to_owned(),
+            pid,
+            cores,
+        };
+        all.into_iter().map(program).collect()
+    })
+}
+
+prop_compose! {
     pub(super) fn any_postgres()(
         user in option::of(Just("weir".to_owned())),
         settings in fact(any_settings()),
@@ -278,6 +359,7 @@ prop_compose! {
         cache_hit_ratio in fact(share()),
         lock_waits in fact(any_lock_waits()),
         (replication, synchronous) in (fact(any_replication()), fact(any_commits())),
+        (tables, upkeep) in (fact(vec(any_table(), 0..3)), fact(any_upkeep())),
         has_change in any::<bool>(),
     ) -> DatabaseObservation {
         let change = TableLockRequest { pid: 2, mode: "ACCESS EXCLUSIVE".to_owned(), statement: None };
@@ -297,6 +379,8 @@ prop_compose! {
             table_lock_requests: if has_change { vec![change] } else { Vec::new() },
             replication,
             synchronous,
+            tables,
+            upkeep,
             ..DatabaseObservation::default()
         }
     }
@@ -317,8 +401,9 @@ prop_compose! {
         available in size(),
         cores_idle in rate(0.0..8.0),
         oom_kills in prop_oneof![3 => Just(0), 1 => 0..9u64],
+        (stolen_share, memory_stall_share) in (share(), option::of(share())),
     ) -> Machine {
-        Machine { cores, memory_bytes: memory, memory_available_bytes: available.min(memory), cores_idle: cores_idle.min(f64::from(cores)), oom_kills }
+        Machine { cores, memory_bytes: memory, memory_available_bytes: available.min(memory), cores_idle: cores_idle.min(f64::from(cores)), oom_kills, stolen_share, memory_stall_share }
     }
 }
 

@@ -13,8 +13,9 @@ use super::facts::fact;
 use crate::finding::{Finding, Severity};
 use crate::flow::Flow;
 use crate::observation::{
-    Capsule, Fact, FarAhead, Goodput, JobInHand, JobProcess, JobSample, JobSet, ObservedQueue,
-    Ordering, ProcessPlace, ProcessPresence, RecentActivity, RequestPath, SampleShare,
+    Capsule, ClassHistory, DayCounts, Fact, FailingClass, FarAhead, Goodput, JobInHand, JobProcess,
+    JobSample, JobSet, MemoryGrowth, ObservedQueue, Ordering, PastSample, PayloadSize,
+    ProcessPlace, ProcessPresence, RecentActivity, RequestPath, RunCounts, SampleShare,
     SidekiqObservation, Throughput, WeightedQueue,
 };
 use crate::verdict::VerdictFinding;
@@ -74,9 +75,33 @@ prop_compose! {
     }
 }
 
+fn any_failing() -> impl Strategy<Value = FailingClass> {
+    let names = (select(&CLASSES[..]), select(&ERRORS[..]));
+    (names, 0..90u64, time(), time()).prop_map(|((class, error), count, first, last)| {
+        FailingClass {
+            class: class.to_owned(),
+            error: error.to_owned(),
+            count,
+            first_before: first.max(last),
+            last_before: first.min(last),
+        }
+    })
+}
+
+fn any_payload() -> impl Strategy<Value = PayloadSize> {
+    let bytes = prop_oneof![3 => 0..9_000u64, 1 => 90_000..9_000_000u64];
+    (select(&CLASSES[..]), 1..90u64, bytes).prop_map(|(class, count, mean_bytes)| PayloadSize {
+        class: class.to_owned(),
+        count,
+        mean_bytes,
+        largest_bytes: mean_bytes * 2,
+    })
+}
+
 prop_compose! {
     fn any_sample()(
         size in 0..1_000u64,
+        (failing, payloads) in (vec(any_failing(), 0..3), vec(any_payload(), 0..3)),
         (errors, classes) in (vec(0..500u64, ERRORS.len()), vec(0..500u64, CLASSES.len())),
         message in select(&["uninitialized constant Import", "prepared statement \"a1\" does not exist", ""][..]),
     ) -> JobSample {
@@ -91,6 +116,8 @@ prop_compose! {
             errors: shares(&ERRORS, errors),
             hosts: Vec::new(),
             error_messages,
+            failing,
+            payloads,
         }
     }
 }
@@ -175,6 +202,7 @@ prop_compose! {
         (first, second) in (any_capsule(0), option::weighted(0.2, any_capsule(1))),
         cores_used in fact(rate(0.0..1.1)),
         round_trip in option::of((0..400_000u64).prop_map(Duration::from_micros)),
+        (rss, growth) in (option::of(0..9_000u64), option::of((0..900u64, time()))),
     ) -> JobProcess {
         JobProcess {
             identity: format!("{host}:{pid}:{number:012x}"),
@@ -193,8 +221,52 @@ prop_compose! {
             capsules: std::iter::once(first).chain(second).collect(),
             cores_used,
             round_trip,
+            rss_bytes: rss.map(|mib| mib << 20),
+            growth: growth.map(|(mib, over)| MemoryGrowth { bytes: mib << 20, over }),
         }
     }
+}
+
+fn any_days() -> impl Strategy<Value = Vec<DayCounts>> {
+    vec((time(), count(), count()), 0..8).prop_map(|all| {
+        let day = |(back, (passed, processed, failed)): (usize, (Duration, u64, u64))| DayCounts {
+            date: format!("2026-11-{:02}", 30 - back),
+            passed: if back == 0 { passed } else { Duration::from_secs(86_400) },
+            processed,
+            failed,
+        };
+        all.into_iter().enumerate().map(day).collect()
+    })
+}
+
+fn any_runs() -> impl Strategy<Value = BTreeMap<String, RunCounts>> {
+    let runs = (count(), share(), time()).prop_map(|(processed, failed, took)| RunCounts {
+        processed,
+        failed: processed.min((processed as f64 * failed).max(0.0) as u64),
+        took,
+    });
+    vec(runs, CLASSES.len())
+        .prop_map(|all| CLASSES.iter().map(|it| (*it).to_owned()).zip(all).collect())
+}
+
+fn any_classes() -> impl Strategy<Value = ClassHistory> {
+    (any_runs(), any_runs()).prop_map(|(recent, earlier)| ClassHistory {
+        period: Duration::from_secs(600),
+        earlier_ended_before: Duration::from_secs(4_200),
+        recent,
+        earlier,
+    })
+}
+
+fn any_past() -> impl Strategy<Value = Vec<PastSample>> {
+    let sample =
+        (time(), time(), option::of(rate(0.0..80.0)), option::of(share()), option::of(time()));
+    vec(sample, 0..6).prop_map(|all| {
+        let sample = |(before, latency, processed_per_second, failed_share, round_trip)| {
+            PastSample { before, latency, processed_per_second, failed_share, round_trip }
+        };
+        all.into_iter().map(sample).collect()
+    })
 }
 
 prop_compose! {
@@ -209,6 +281,7 @@ prop_compose! {
         (processed, failed) in (fact(count()), fact(count())),
         processed_per_second in fact(rate(0.0..80.0)),
         failed_share in fact(share()),
+        (days, classes, past) in (fact(any_days()), fact(any_classes()), any_past()),
     ) -> SidekiqObservation {
         let [scheduled, retries, dead] = sets;
         let queues = queues.into_iter().zip(there).filter(|(_, there)| *there).map(|(queue, _)| queue);
@@ -227,6 +300,9 @@ prop_compose! {
             failed,
             processed_per_second,
             failed_share,
+            days,
+            classes,
+            past,
             unread: Vec::new(),
         }
     }
@@ -247,9 +323,22 @@ pub(super) fn any_goodput() -> impl Strategy<Value = Vec<Throughput>> {
 }
 
 pub(super) fn any_requests() -> impl Strategy<Value = Vec<RequestPath>> {
-    (time(), time(), time(), 0..50u32).prop_map(|(inside, waiting, outside, workers)| {
-        vec![RequestPath { app: "shop".to_owned(), inside, waiting, outside, workers }]
-    })
+    let busy = (0..200u32, 0..60u32, option::of(0..60u32));
+    (time(), time(), time(), 0..50u32, busy).prop_map(
+        |(inside, waiting, outside, workers, (slots, busy_peak, busy_peak_of_day))| {
+            let app = "shop".to_owned();
+            vec![RequestPath {
+                app,
+                inside,
+                waiting,
+                outside,
+                workers,
+                slots,
+                busy_peak,
+                busy_peak_of_day,
+            }]
+        },
+    )
 }
 
 pub(super) fn any_own_findings() -> impl Strategy<Value = Vec<VerdictFinding>> {

@@ -85,6 +85,23 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     all.map(|(queue, found)| found.since(queue.latency, waiting_jobs::OLDEST_JOB)).collect()
 }
 
+/// Reports whether something that was observed explains the backlog of a queue, but for its length.
+pub(super) fn has_known_cause(
+    observation: &Observation,
+    jobs: &SidekiqObservation,
+    queue: &ObservedQueue,
+) -> bool {
+    refused(observation).is_some()
+        || queue.expires_in.is_some()
+        || lock_waits::commits_wait(observation)
+        || busy_pooler::is_paused(observation)
+        || lock_waits::may_hold_up(observation, jobs, &queue.name)
+        || starving_queue::explains(jobs, queue)
+        || idle(jobs, queue).is_some()
+        || returning(jobs, queue).is_some()
+        || ghost_process::is_crash_loop(jobs, &queue.name)
+}
+
 /// What remedies of all queues depend on.
 struct BacklogContext<'a> {
     jobs: &'a SidekiqObservation,

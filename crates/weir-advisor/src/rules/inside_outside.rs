@@ -23,6 +23,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 fn found(path: &RequestPath) -> Finding {
     let outside_of_app = path.outside.saturating_sub(path.inside);
     let elsewhere = outside_of_app.saturating_sub(path.waiting);
+    let busy = match path.slots {
+        slots if slots > 0 && path.busy_peak >= slots => {
+            format!("; all {slots} slots of its workers were busy at once")
+        }
+        _ => String::new(),
+    };
     // The slowest requests in the app need not be those that waited longest.
     let rest = match elsewhere {
         Duration::ZERO => {
@@ -31,7 +37,7 @@ fn found(path: &RequestPath) -> Finding {
         elsewhere => format!(", {} elsewhere (95th percentiles)", duration(elsewhere)),
     };
     let evidence = format!(
-        "the app says {}, clients wait {}: {} for a free worker{rest}",
+        "the app says {}, clients wait {}: {} for a free worker{rest}{busy}",
         duration(path.inside),
         duration(path.outside),
         duration(path.waiting),

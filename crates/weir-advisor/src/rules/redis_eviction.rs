@@ -173,6 +173,7 @@ mod tests {
         ] {
             let mut observation = healthy::observation();
             let redis = observation.redis[0].known_mut();
+            redis.lately = Fact::NotAsked;
             policy.clone_into(&mut redis.info.maxmemory_policy);
             (redis.info.maxmemory_bytes, redis.info.evicted_keys) = (maxmemory_bytes, evicted_keys);
             let finding = check(&observation).into_iter().next();

@@ -162,7 +162,7 @@ impl AppCharts {
                 ("requests_per_second", "Responses"),
                 ("refused_per_second", "Rejected"),
             ]),
-            waiting: series(&[("waiting", "Waiting")]),
+            waiting: series(&[("waiting", "Waiting"), ("busy_peak", "In progress at most")]),
             lengths: series(&[
                 ("queue_seconds_p99", "Queue time p99"),
                 ("answer_seconds_p50", "Response p50"),

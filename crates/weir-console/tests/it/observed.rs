@@ -8,10 +8,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{
-    Capsule, CommandRate, DatabaseConnections, DatabaseObservation, Fact, JobProcess, LockWait,
-    Missing, MissingReason, ObservedQueue, PostgresSettings, RedisInfo, RedisOperations,
-    RedisServer, SessionState, SessionWait, Sessions, ShardJobs, SidekiqObservation, SlowCommand,
-    SourceKind, SourceState, StatementTimes, WeightedQueue,
+    Capsule, CommandRate, DatabaseConnections, DatabaseObservation, DatabaseUpkeep, Fact,
+    JobProcess, LockWait, Missing, MissingReason, ObservedQueue, PostgresSettings, RedisInfo,
+    RedisOperations, RedisServer, SessionState, SessionWait, Sessions, ShardJobs,
+    SidekiqObservation, SlowCommand, SourceKind, SourceState, StatementTimes, TableStatistics,
+    WeightedQueue,
 };
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
@@ -149,6 +150,13 @@ fn postgres() -> DatabaseObservation {
             total: Duration::from_secs(50),
             share: 0.61,
         }]),
+        tables: Fact::Known(vec![TableStatistics {
+            name: HOSTILE.to_owned(),
+            live_rows: 60_000,
+            dead_rows: 50_000,
+            ..TableStatistics::default()
+        }]),
+        upkeep: Fact::Known(DatabaseUpkeep { autovacuum: true, ..DatabaseUpkeep::default() }),
         ..DatabaseObservation::default()
     }
 }
@@ -163,6 +171,7 @@ fn redis() -> RedisServer {
             mean: Duration::from_micros(7),
             share: 0.007,
         }],
+        ..RedisOperations::default()
     };
     let slow = SlowCommand {
         command: "LRANGE".to_owned(),

@@ -209,6 +209,17 @@ impl WorkerTable {
         self.workers.iter().any(|(_, worker)| worker.serves())
     }
 
+    /// Returns the requests in progress of all workers.
+    pub(super) fn requests_in_progress(&self) -> u32 {
+        self.workers.iter().map(|(_, worker)| worker.requests).fold(0, u32::saturating_add)
+    }
+
+    /// Returns the slots for requests of the workers that serve.
+    pub(super) fn request_slots(&self) -> u32 {
+        let serving = self.workers.iter().filter(|(_, worker)| worker.serves());
+        serving.map(|(_, worker)| worker.slots.requests).fold(0, u32::saturating_add)
+    }
+
     /// Returns the load of all workers, in the order in which they were added.
     pub(super) fn loads(&self) -> Vec<(WorkerKey, Load)> {
         let mut loads: Vec<_> = self

@@ -25,6 +25,8 @@ fn sample(
         dead: Ok(dead),
         processed: Ok(0),
         failed: Ok(0),
+        days: None,
+        classes: None,
         server: None,
         foreign_keys: None,
         odd: Vec::new(),
@@ -269,11 +271,35 @@ fn each_error_of_a_set_has_its_most_frequent_message() {
         job("Timeout", Some("after 10 s")),
         job("KeyError", None),
     ];
-    let messages = failed_sample_of(&jobs).error_messages;
+    let messages = failed_sample_of(&jobs, at(1_000)).error_messages;
     let of = |error: &str| messages.get(error).map(String::as_str);
     assert_eq!((of("IOError"), of("Timeout")), (Some("closed stream"), Some("after 10 s")));
     assert_eq!(of("KeyError"), None);
     assert_eq!(sample_of(&jobs).error_messages.len(), 0, "a queue's are not reported");
+}
+
+#[test]
+fn failed_jobs_are_grouped_by_class_and_error_with_their_times() {
+    let job = |class: &str, failed: u64, retried: Option<u64>, bytes| JobSummary {
+        class: class.to_owned(),
+        error: Some("IOError".to_owned()),
+        failed_at: Some(at(failed)),
+        retried_at: retried.map(at),
+        bytes,
+        ..JobSummary::default()
+    };
+    let jobs = [job("A", 100, Some(900), 10), job("A", 400, None, 30), job("B", 990, None, 500)];
+    let sample = failed_sample_of(&jobs, at(1_000));
+    let first = &sample.failing[0];
+    assert_eq!((first.class.as_str(), first.error.as_str(), first.count), ("A", "IOError", 2));
+    let seconds = [first.first_before, first.last_before].map(|it| it.as_secs());
+    assert_eq!(seconds, [900, 100]);
+    let sizes: Vec<_> = sample
+        .payloads
+        .iter()
+        .map(|it| (it.class.as_str(), it.mean_bytes, it.largest_bytes))
+        .collect();
+    assert_eq!(sizes, [("B", 500, 500), ("A", 20, 30)], "the largest total first");
 }
 
 #[test]

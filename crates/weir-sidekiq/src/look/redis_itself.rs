@@ -108,6 +108,24 @@ impl SnapshotReader<'_> {
         }))
     }
 
+    /// Returns only the counters of the server, to compare them with those of an earlier sample.
+    pub(super) async fn counters_of_server(&mut self) -> Result<Read<ServerSample>, SidekiqError> {
+        let questions = [
+            Question::new(ReadCommand::Info, &[]),
+            Question::new(ReadCommand::Info, &["commandstats"]),
+        ];
+        let mut answers = self.query(&questions).await?.into_iter();
+        let mut next = || answers.next().expect("a connection answers each question or fails");
+        let (info, commands) = (next(), next());
+        let operations_max = self.limits.operations_max;
+        Ok(info.and_then(RedisReply::read::<String>).map(|info| ServerSample {
+            commands: commands
+                .and_then(RedisReply::read::<String>)
+                .map(|commands| CommandSample::parse(&commands, operations_max)),
+            ..ServerSample::parse(&info)
+        }))
+    }
+
     /// Reports whether commands that write wait in Redis (`CLIENT PAUSE`), as far as known: `INFO`
     /// says so in Valkey 8 only. Writes of other clients are the only sign of it before.
     pub(super) async fn delays_writes(&mut self, clients: u64) -> Result<bool, SidekiqError> {

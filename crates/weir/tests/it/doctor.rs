@@ -8,7 +8,9 @@ mod follow;
 mod healthy;
 mod jobs;
 mod killed;
+mod meanwhile;
 mod observe;
+mod observed_figures;
 mod page;
 mod persistence;
 #[allow(dead_code, reason = "the tests of weir-observe change its settings as well")]
@@ -24,6 +26,7 @@ mod postgres_locks;
 #[path = "../../../weir-observe/tests/it/postgres_server.rs"]
 pub(crate) mod postgres_server;
 mod postgres_settings;
+mod postgres_tables;
 mod redis;
 mod redis_refusals;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
@@ -34,6 +37,7 @@ mod shards;
 mod sidekiq;
 mod threads_hurt;
 mod tracer;
+mod unexplained;
 mod walk;
 mod watch;
 mod weir_parts;

@@ -86,6 +86,11 @@ fn name_of(finding: &Value) -> (String, String) {
 }
 
 impl Found {
+    /// Returns what happens if nothing is changed, and where to look.
+    pub(super) fn consequence(&self) -> &str {
+        self.finding["consequence"].as_str().unwrap_or_default()
+    }
+
     fn change(&self, word: &str) -> &str {
         let text = change_of(&self.finding)[word].as_str();
         text.unwrap_or_else(|| panic!("no line to change: {:#}", self.finding))

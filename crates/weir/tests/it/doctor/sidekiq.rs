@@ -8,7 +8,8 @@ use tempfile::TempDir;
 use super::redis_server::RedisServer;
 use crate::process::{wait_for, wait_until};
 
-/// `Wait` holds a thread, `Spin` a core; `Nap` and `Mark` say that they ran; of `Heavy` one in twenty takes
+/// `Call` waits for a service that does not respond, `Lock` for a file that is locked, `Convert` for a program;
+/// `Flaky` fails now and then, with various errors. `Wait` holds a thread, `Spin` a core; `Nap` and `Mark` say that they ran; of `Heavy` one in twenty takes
 /// twenty times as long; `Swap` changes two of six rows, in any order, of the database whose address is in
 /// Redis.
 const WORKER: &str = "require 'sidekiq'\n$stdout.sync = true\n\
@@ -26,6 +27,16 @@ const WORKER: &str = "require 'sidekiq'\n$stdout.sync = true\n\
     db.exec(\"UPDATE rows SET n = n + 1 WHERE id = #{one}\")\n      sleep 0.02\n\
     db.exec(\"UPDATE rows SET n = n + 1 WHERE id = #{other}\")\n      end\n\
     rescue PG::TRDeadlockDetected\n      retry\n    end\n  end\nend\n\
+    class Call\n  include Sidekiq::Worker\n  def perform(*)\n\
+    require 'net/http'\n    port = Sidekiq.redis { |it| it.get('service') }.to_i\n\
+    Net::HTTP.get('127.0.0.1', '/', port)\n  end\nend\n\
+    class Lock\n  include Sidekiq::Worker\n  def perform(*)\n\
+    path = Sidekiq.redis { |it| it.get('lock') }\n\
+    File.open(path, 'w') { |file| file.flock(File::LOCK_EX) }\n  end\nend\n\
+    class Convert\n  include Sidekiq::Worker\n  def perform(*)\n\
+    system('sleep 120')\n  end\nend\n\
+    class Flaky\n  include Sidekiq::Worker\n  def perform(*)\n\
+    raise [ArgumentError, IOError, KeyError, EOFError].sample if rand(4) == 0\n  end\nend\n\
     class Mark\n  include Sidekiq::Worker\n  def perform(*)\n\
     Sidekiq.redis { |it| it.set('marked', '1') }\n  end\nend\n";
 

@@ -1,8 +1,10 @@
 //! `weir doctor --weir`: what a running Weir measures of its own parts.
 
 use std::process::Output;
+use std::time::Duration;
 
 use serde_json::Value;
+use weir_advisor::observation::{Fact, Observation, RequestPath};
 
 use super::follow::{find, find_in_time};
 use super::page::show;
@@ -102,6 +104,28 @@ fn request_stages_are_reported() {
     let output = run(&arguments);
     assert_eq!(code(&output), 1);
     assert!(weir.stop().success());
+}
+
+/// A day can't be waited for: the row has what doctor says of the figures of one.
+#[test]
+fn workers_that_were_idle_for_a_day_are_reported() {
+    let path = RequestPath {
+        app: "shop".to_owned(),
+        inside: Duration::from_millis(60),
+        waiting: Duration::from_millis(1),
+        outside: Duration::from_millis(65),
+        workers: 16,
+        slots: 16,
+        busy_peak: 1,
+        busy_peak_of_day: Some(2),
+    };
+    let requests = Fact::Known(vec![path]);
+    let advice = weir_advisor::advise(&Observation { requests, ..Observation::default() });
+    let advice = serde_json::to_value(advice).expect("JSON");
+    let cause = "an app with 16 workers, of which 2 were busy at once at most within a day";
+    let found = find(&advice, "idle-workers", cause, "app shop");
+    assert_eq!(found.line(), "workers = 4");
+    show(&[found.not_followed("the figures are made up: a test can't wait for a day")]);
 }
 
 #[test]
