@@ -1,6 +1,6 @@
 //! Facts that could not be determined, with the remedies.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Missing, MissingReason, Observation, SessionState, SidekiqObservation};
@@ -20,11 +20,30 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
             || redis_refuses::says(it.obstacle)
             || unreachable::says(observation, it)
     };
-    let missing = observation.missing().filter(|it| !is_said(it));
-    let mut said = BTreeSet::new();
-    let once = missing.filter(|it| said.insert((it.what.as_str(), it.reason.as_str())));
     let states = hidden(observation).into_iter().chain(untracked(observation));
-    once.map(found).chain(states).chain(cut(observation)).collect()
+    let missing = observation.missing().filter(|it| !is_said(it));
+    by_reason(missing).into_iter().map(found).chain(states).chain(cut(observation)).collect()
+}
+
+/// Joins the facts that have one reason: a grant that makes several visible is reported once.
+fn by_reason<'a>(missing: impl Iterator<Item = &'a Missing>) -> Vec<Missing> {
+    let mut joined: Vec<Missing> = Vec::new();
+    let mut names: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for fact in missing {
+        let is_same = |it: &Missing| it.reason == fact.reason && it.remedy == fact.remedy;
+        let place = joined.iter().position(is_same).unwrap_or(joined.len());
+        if place == joined.len() {
+            joined.push(fact.clone());
+        }
+        let names = names.entry(place).or_default();
+        if !names.contains(&fact.what.as_str()) {
+            names.push(&fact.what);
+        }
+    }
+    for (place, names) in names {
+        joined[place].what = wording::list(names);
+    }
+    joined
 }
 
 /// Reports limits of the observer that truncated the observation.
@@ -43,19 +62,15 @@ fn cut(observation: &Observation) -> Option<Finding> {
     })
 }
 
-fn found(missing: &Missing) -> Finding {
-    let finding = Finding::new(
-        NAME,
-        Severity::Unknown,
-        missing.what.as_str(),
-        format!("unknown: {}", missing.reason),
-    )
-    .leads_to("It is unknown whether there is a problem.");
-    match (&missing.remedy, missing.obstacle) {
+fn found(missing: Missing) -> Finding {
+    let finding =
+        Finding::new(NAME, Severity::Unknown, missing.what, format!("unknown: {}", missing.reason))
+            .leads_to("It is unknown whether there is a problem.");
+    match (missing.remedy, missing.obstacle) {
         (Some(remedy), MissingReason::NotAllowed) => {
-            finding.change("the source, as its administrator", remedy.as_str())
+            finding.change("the source, as its administrator", remedy)
         }
-        (Some(remedy), _) => finding.advise(remedy.as_str()),
+        (Some(remedy), _) => finding.advise(remedy),
         (None, _) => finding,
     }
 }
@@ -130,8 +145,25 @@ mod tests {
             Fact::Unknown(missing(MissingReason::NotAllowed));
         let findings = check(&observation);
         assert_eq!(findings.len(), 1, "said once: {findings:?}");
+        assert_eq!(findings[0].subject, "cache hits");
         assert_eq!(findings[0].severity, Severity::Unknown);
         assert_eq!(findings[0].line_change().unwrap().line, "GRANT pg_monitor TO weir_mon;");
+    }
+
+    #[test]
+    fn facts_that_one_grant_makes_visible_are_reported_together() {
+        let mut observation = healthy::observation();
+        let upkeep = Missing { what: "dead rows".to_owned(), ..missing(MissingReason::NotAllowed) };
+        let postgres = observation.postgres.known_mut();
+        postgres.cache_hit_ratio = Fact::Unknown(missing(MissingReason::NotAllowed));
+        postgres.lock_waits = Fact::Unknown(upkeep);
+        let findings = check(&observation);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(
+            ["cache hits and dead rows", "dead rows and cache hits"]
+                .contains(&findings[0].subject.as_str()),
+            "{findings:?}"
+        );
     }
 
     #[test]

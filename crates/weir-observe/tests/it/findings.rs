@@ -95,9 +95,9 @@ async fn mail_behind_pushes_starves_and_the_backlog_is_counted() {
     push(&redis, "push", 1_500, 900.0).await;
     push(&redis, "mailers", 10, 900.0).await;
     let (_, advice) = sample(&redis).await;
-    assert_eq!(rules(&advice), ["starving-queue", "backlog", "backlog-made-of"]);
+    assert_eq!(rules(&advice), ["starving-queue", "backlog", "redis-cpu", "backlog-made-of"]);
     assert_eq!(advice.findings[1].next_step(), Some("weir sidekiq set-aside push"));
-    assert!(advice.findings[2].evidence.contains("100 % are for far.example"));
+    assert!(advice.findings[3].evidence.contains("100 % are for far.example"));
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn long_jobs_that_hold_all_threads_are_told_in_a_window_that_is_shorter_th
     let words: Vec<&str> = ["HSET", &key].into_iter().chain(fields).collect();
     redis.run(&[&words, &["HSET", PROCESS, "busy", "5"]]);
     let (_, advice) = sample(&redis).await;
-    assert_eq!(rules(&advice), ["starving-queue", "backlog", "backlog-made-of"]);
+    assert_eq!(rules(&advice), ["starving-queue", "backlog", "redis-cpu", "backlog-made-of"]);
     let finding = &advice.findings[0];
     assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Warning, "queue critical"));
     let expected = "jobs of imports hold all 5 threads that serve it, the oldest for ";
@@ -223,9 +223,11 @@ async fn a_user_without_rights_gives_unknown_with_the_rule_that_is_missing() {
         .collect();
     let expected = [
         (Severity::Unknown, "Redis' slow log", "ACL SETUSER weir +slowlog|get +zcard"),
-        (Severity::Unknown, "the scheduled set", "ACL SETUSER weir +slowlog|get +zcard"),
-        (Severity::Unknown, "the retry set", "ACL SETUSER weir +slowlog|get +zcard"),
-        (Severity::Unknown, "the dead set", "ACL SETUSER weir +slowlog|get +zcard"),
+        (
+            Severity::Unknown,
+            "the scheduled set, the retry set and the dead set",
+            "ACL SETUSER weir +slowlog|get +zcard",
+        ),
     ];
     assert_eq!(told, expected);
 }

@@ -92,7 +92,12 @@ impl WeirSource {
                 Some("check the address, and that Weir runs there (weir status)"),
             ),
         };
-        let (what, reason) = (format!("Weir {}", self.url), format!("{error:#}"));
+        let reason = match obstacle {
+            // The options of doctor have other names than those of other commands.
+            MissingReason::NotAllowed if self.token.is_none() => "it requires a token".to_owned(),
+            _ => format!("{error:#}"),
+        };
+        let what = format!("Weir {}", self.url);
         Missing { what, obstacle, reason, remedy: remedy.map(str::to_owned) }
     }
 }

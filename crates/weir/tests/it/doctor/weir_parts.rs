@@ -153,8 +153,9 @@ fn unreachable_or_rejecting_weir_is_reported() {
     let weir = site.start();
     let url = format!("http://{}", weir.console());
     let refused = missing(&run(&["--weir", &url, "--window", "1ms"]));
-    assert!(refused.contains("Weir rejected the token"), "{refused}");
+    assert!(refused.contains("it requires a token"), "{refused}");
     assert!(refused.contains("--weir-token-env"), "{refused}");
+    assert!(!refused.contains("--token-env"), "an option of other commands: {refused}");
     let file = weir.site.path().join("token").display().to_string();
     let mut command = program();
     command.args(["doctor", "--weir", &url, "--weir-token-file", &file, "--window", "1ms"]);
