@@ -71,21 +71,25 @@ pub(crate) fn check(
     sidekiq: &Sidekiq<'_>,
     findings: &[Finding],
 ) -> Option<Finding> {
+    let own: &Observation = &sidekiq.observation;
+    let jobs = own.jobs.known()?;
+    let harm = Harm::worst(own, jobs)?;
+    let severity = harm.severity();
     let explains = |finding: &Finding| {
         let is_of_it = finding.shard.is_none() || finding.shard.as_deref() == sidekiq.name;
-        finding.severity >= Severity::Warning && is_of_it && CAUSES.contains(&&*finding.rule)
+        // A notice may explain what is worth no more than a notice, but not that Redis has room.
+        let says_room = finding.rule == redis_cpu::NAME && finding.severity < Severity::Warning;
+        let is_cause = CAUSES.contains(&&*finding.rule) && !says_room;
+        finding.severity >= severity && is_of_it && is_cause
     };
     if findings.iter().any(explains) {
         return None;
     }
-    let own: &Observation = &sidekiq.observation;
-    let jobs = own.jobs.known()?;
-    let harm = Harm::worst(own, jobs)?;
     let since = harm.since(jobs);
     let place = place::of(observation, jobs, &harm);
     let changes = changes::about(jobs, &harm, since);
     let consequence = format!("No other finding explains it. {} {}", changes.join(" "), place.text);
-    let finding = Finding::new(NAME, Severity::Warning, harm.subject(), harm.evidence(jobs, since));
+    let finding = Finding::new(NAME, severity, harm.subject(), harm.evidence(jobs, since));
     let finding = finding.leads_to(consequence.replace("  ", " "));
     Some(finding.next_if(place.command))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::finding::Severity;
 use crate::flow::Drain;
 use crate::forecast::Forecast;
 use crate::observation::{
@@ -14,6 +15,8 @@ use crate::wording::{self, counted_rate, duration};
 /// Latency and depth from which a shorter backlog counts that does not shrink.
 const SHORT_LATENCY_MIN: Duration = Duration::from_secs(120);
 const SHORT_LENGTH_MIN: u64 = 20;
+/// The same of a queue that grows. A burst of a minute is no problem: such a young one is a notice.
+const YOUNG_LATENCY_MIN: Duration = Duration::from_secs(30);
 /// Latency of a queue in an earlier sample from which it was late then.
 const LATE: Duration = Duration::from_secs(60);
 /// If jobs end at this share of the usual rate or more, more of them arrive: that is no riddle.
@@ -32,7 +35,7 @@ const FAILURES_MIN: f64 = 10.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Harm<'a> {
     /// Jobs wait, and do not become fewer.
-    Late { queue: &'a ObservedQueue, others: usize },
+    Late { queue: &'a ObservedQueue, others: usize, is_young: bool },
     /// More jobs fail than usual.
     Failures { share: f64, usual: f64 },
     /// Runs of a class take much longer than an hour ago.
@@ -42,6 +45,13 @@ pub(super) enum Harm<'a> {
 impl<'a> Harm<'a> {
     pub(super) fn worst(observation: &Observation, jobs: &'a SidekiqObservation) -> Option<Self> {
         late(observation, jobs).or_else(|| failures(jobs)).or_else(|| slower(jobs))
+    }
+
+    pub(super) fn severity(&self) -> Severity {
+        match self {
+            Self::Late { is_young: true, .. } => Severity::Notice,
+            _ => Severity::Warning,
+        }
     }
 
     pub(super) fn subject(&self) -> String {
@@ -69,7 +79,7 @@ impl<'a> Harm<'a> {
         let since = since.map(|it| format!("; since at least {} ago", duration(it)));
         let since = since.unwrap_or_default();
         match self {
-            Self::Late { queue, others } => {
+            Self::Late { queue, others, .. } => {
                 let others = match others {
                     0 => String::new(),
                     1 => "; another queue is late as well".to_owned(),
@@ -105,21 +115,42 @@ fn rates(jobs: &SidekiqObservation, queue: &ObservedQueue) -> String {
     )
 }
 
-/// Returns the latest queue whose jobs do not become fewer for a reason that is not known.
+/// Returns the latest queue whose jobs do not become fewer for a reason that is not known; a young one
+/// only if there is no other.
 fn late<'a>(observation: &Observation, jobs: &'a SidekiqObservation) -> Option<Harm<'a>> {
-    let is_late = |queue: &&ObservedQueue| {
-        let is_short = queue.length >= SHORT_LENGTH_MIN && queue.latency >= SHORT_LATENCY_MIN;
-        let is_served = jobs.serving_queue(&queue.name).next().is_some();
-        (waiting_jobs::is_long(queue) || is_short)
-            && is_served
-            && !queue.paused
-            && !queue.is_set_aside()
-    };
-    let late: Vec<&ObservedQueue> = jobs.queues.iter().filter(is_late).collect();
-    if late.is_empty() || most_is_done_as_usual(jobs) {
+    if most_is_done_as_usual(jobs) {
         return None;
     }
     let forecast = Forecast::of(jobs);
+    let is_old = |queue: &ObservedQueue| {
+        let is_short = queue.length >= SHORT_LENGTH_MIN && queue.latency >= SHORT_LATENCY_MIN;
+        waiting_jobs::is_long(queue) || is_short
+    };
+    let grows = |queue: &ObservedQueue| {
+        let is_late = queue.length >= SHORT_LENGTH_MIN && queue.latency >= YOUNG_LATENCY_MIN;
+        is_late && forecast.queue(&queue.name) == Some(Drain::Grows)
+    };
+    let old = latest(observation, jobs, &forecast, is_old);
+    let found = old.map(|found| (found, false));
+    let (found, is_young) =
+        found.or_else(|| latest(observation, jobs, &forecast, grows).map(|found| (found, true)))?;
+    let (queue, others) = found;
+    Some(Harm::Late { queue, others, is_young })
+}
+
+/// Returns the latest of the queues that are late, without those that shrink or have a known cause, and
+/// the number of the others that are late.
+fn latest<'a>(
+    observation: &Observation,
+    jobs: &'a SidekiqObservation,
+    forecast: &Forecast,
+    is_late: impl Fn(&ObservedQueue) -> bool,
+) -> Option<(&'a ObservedQueue, usize)> {
+    let is_served = |name: &str| jobs.serving_queue(name).next().is_some();
+    let is_late = |queue: &&ObservedQueue| {
+        is_late(queue) && is_served(&queue.name) && !queue.paused && !queue.is_set_aside()
+    };
+    let late: Vec<&ObservedQueue> = jobs.queues.iter().filter(is_late).collect();
     let shrinks = |queue: &ObservedQueue| {
         matches!(forecast.queue(&queue.name), Some(Drain::After(_) | Drain::Empty))
     };
@@ -127,7 +158,7 @@ fn late<'a>(observation: &Observation, jobs: &'a SidekiqObservation) -> Option<H
         !shrinks(queue) && !backlog::has_known_cause(observation, jobs, queue)
     };
     let queue = late.iter().filter(is_unknown).max_by_key(|queue| queue.latency)?;
-    Some(Harm::Late { queue, others: late.len() - 1 })
+    Some((queue, late.len() - 1))
 }
 
 /// Reports whether jobs end about as often, and as fast, as they usually do. Then more of them arrive,

@@ -170,9 +170,17 @@ fn what_they_do(observation: &Observation, process: &JobProcess) -> String {
              perf top -p {} shows in which code, if it is native.",
             process.identity, process.pid
         ),
+        // A free thread takes a job at once.
+        Some(_) if process.busy == 0 => format!(
+            "Process {} sends heartbeats, and no thread of it takes a job: {database}. Most likely they are \
+             blocked inside the process, for example in writing to a log that nobody reads: \
+             ls -l /proc/{}/fd/1 shows where its output goes.",
+            process.identity, process.pid
+        ),
         Some(used) => format!(
             "Its threads do not compute (process {} uses {used:.2} of a core); {database}: they wait, most \
-             likely for another service (HTTP, DNS), a lock, a file or a disk.",
+             likely for another service (HTTP, DNS), a lock, a file or a disk, or for CPU time, if its \
+             container or unit has a limit.",
             process.identity
         ),
         None => format!(

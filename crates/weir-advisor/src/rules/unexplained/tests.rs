@@ -52,7 +52,7 @@ fn jobs_that_wait_for_another_service_are_told_with_where_to_look() {
         "No process was started about then.",
         "Of 25 jobs in progress, 25 are Deliver, the oldest for 9 s.",
         "Its threads do not compute",
-        "they wait, most likely for another service (HTTP, DNS), a lock, a file or a disk.",
+        "they wait, most likely for another service (HTTP, DNS), a lock, a file or a disk, or for CPU",
         "Sidekiq's log on shop shows what the threads do.",
     ] {
         assert!(finding.consequence.contains(part), "{part:?}: {}", finding.consequence);
@@ -201,4 +201,30 @@ fn more_failures_than_usual_without_one_class_are_told() {
     assert!(finding.next_step().unwrap().contains("ZRANGE retry 0 999 | grep"));
     observation.jobs.known_mut().failed_share = Fact::Known(0.001);
     assert_eq!(unexplained(&observation), None, "it is over");
+}
+
+#[test]
+fn a_young_queue_that_grows_is_a_notice_before_those_about_settings() {
+    let mut observation = late();
+    let queue = observation.jobs.known_mut().queue_mut("push");
+    (queue.length, queue.latency) = (99, Duration::from_secs(30));
+    let Fact::Known(flow) = &mut queue.flow else { panic!("known") };
+    (flow.before, flow.after) = (0, 99);
+    observation.postgres.known_mut().settings.known_mut().shared_buffers_bytes = 64 << 20;
+    let advice = advise(&observation);
+    assert_eq!(unexplained(&observation).unwrap().severity, Severity::Notice);
+    let rules: Vec<_> = advice.findings.iter().map(|it| &*it.rule).collect();
+    assert_eq!(rules.first(), Some(&NAME), "{rules:?}");
+    assert!(rules.contains(&"untuned-database"), "{rules:?}");
+    observation.jobs.known_mut().queue_mut("push").latency = Duration::from_secs(29);
+    assert_eq!(unexplained(&observation), None);
+}
+
+#[test]
+fn a_process_that_takes_no_jobs_is_said_to_be_blocked() {
+    let mut observation = late();
+    let process = &mut observation.jobs.known_mut().processes[0];
+    (process.busy, process.in_hand) = (0, Vec::new());
+    let finding = unexplained(&observation).unwrap();
+    assert!(finding.consequence.contains("no thread of it takes a job"), "{}", finding.consequence);
 }
