@@ -363,6 +363,20 @@ impl History {
         })
     }
 
+    /// Returns the most work that was done before a reduction of threads which is in force, since a time; 0 without any.
+    #[must_use]
+    pub fn work_before_reductions(&self, since_seconds: f64) -> f64 {
+        let judged = self.judged.iter().rev();
+        let recent = judged.take_while(|(decision, _)| decision.at_seconds >= since_seconds);
+        let before = recent.filter_map(|(decision, outcome)| match decision.change {
+            Change::Threads { from, to } if to < from && *outcome == Outcome::Helped => {
+                decision.forecast.map(|forecast| forecast.before)
+            }
+            _ => None,
+        });
+        before.fold(0.0, f64::max)
+    }
+
     /// Returns the age of the last sample; infinite without any.
     #[must_use]
     pub fn age_seconds(&self, now_seconds: f64) -> f64 {

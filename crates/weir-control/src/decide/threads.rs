@@ -1,7 +1,7 @@
 //! The number of threads: the fewest with which the database does all the work that it can.
 
 use super::context::{Context, threads};
-use crate::change::{Change, Decision, Measure};
+use crate::change::{Change, Decision, Forecast, Measure};
 use crate::estimate::Sign;
 
 /// Share of the sessions that were served at full speed up to which more need no proof.
@@ -56,7 +56,11 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
         "reduced threads from {limit} to {to}: queries take {slowdown:.1} times their normal time, and {sessions:.0} \
          sessions do the work of {goodput:.0}"
     );
+    // Several small losses are a large one: the work is compared with that before the first of them.
+    let since = context.state.now_seconds - context.settings.careful_for_seconds;
+    let before = history.work_before_reductions(since).max(goodput);
     let forecast = context.forecast(Measure::Goodput, goodput);
+    let forecast = forecast.map(|it| Forecast { before, expected: before, ..it });
     Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
 }
 
