@@ -231,6 +231,15 @@ impl History {
         sums.0 / sums.1.max(1.0)
     }
 
+    /// Returns the average run time of all classes in calm times; the recent one if there were none.
+    #[must_use]
+    pub fn normal_run_seconds(&self) -> f64 {
+        let sums = self.classes.iter().fold((0.0, 0.0), |(run, jobs), class| {
+            (run + class.normal.run_seconds, jobs + class.normal.finished)
+        });
+        if sums.1 >= 1.0 { sums.0 / sums.1 } else { self.run_seconds() }
+    }
+
     /// Returns the run time of a queue's jobs.
     #[must_use]
     pub fn queue_run_seconds(&self, roster: &Roster, queue: usize) -> f64 {

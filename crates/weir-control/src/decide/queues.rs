@@ -53,7 +53,8 @@ fn wanted(context: &Context<'_>, queue: usize) -> f64 {
     let settings = context.settings;
     let (rate, run_seconds) = need(context, queue);
     let target = context.state.roster.queues.get(queue).map_or(0.0, |it| it.target_seconds);
-    let is_tight = target < settings.guarantee_tight * context.history.run_seconds();
+    // By the normal run time: a queue does not become urgent because its jobs have become slow.
+    let is_tight = target < settings.guarantee_tight * context.history.normal_run_seconds();
     if is_tight {
         settings.guarantee_factor * rate * run_seconds + settings.guarantee_extra
     } else {
