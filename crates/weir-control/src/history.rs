@@ -20,6 +20,8 @@ const LESS: f64 = 0.6;
 const SLOWED_SHARE: f64 = 1.0 / 3.0;
 /// What the database has served at full speed counts for about this long.
 const FORGET_SECONDS: f64 = 36_000.0;
+/// Failures in a row that lengthen the time until a change is tried again: up to 8 times.
+const FAILURES_MAX: usize = 4;
 /// A value that is higher by less is the same.
 const WORSE: f64 = 1.05;
 
@@ -344,7 +346,7 @@ impl History {
         }
     }
 
-    /// Returns whether a change of this kind did not help recently.
+    /// Returns whether a change of this kind did not help recently. Each failure in a row doubles the time.
     #[must_use]
     pub fn is_refused(
         &self,
@@ -352,13 +354,13 @@ impl History {
         settings: &Settings,
         like: impl Fn(&Change) -> bool,
     ) -> bool {
-        self.judged
-            .iter()
-            .rev()
-            .take_while(|(decision, _)| {
-                now_seconds - decision.at_seconds < settings.refused_for_seconds
-            })
-            .any(|(decision, outcome)| *outcome == Outcome::DidNotHelp && like(&decision.change))
+        let similar = self.judged.iter().rev().filter(|(decision, _)| like(&decision.change));
+        let mut failures =
+            similar.take_while(|(_, outcome)| *outcome == Outcome::DidNotHelp).take(FAILURES_MAX);
+        let Some((last, _)) = failures.next() else { return false };
+        let more = i32::try_from(failures.count()).unwrap_or_default();
+        let refused_for = settings.refused_for_seconds * 2_f64.powi(more);
+        now_seconds - last.at_seconds < refused_for
     }
 
     /// Returns the number of threads that were too many most recently, within some time.

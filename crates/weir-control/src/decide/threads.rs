@@ -70,7 +70,9 @@ fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     let most = context.sample.threads.max;
     let used = context.sample.threads.busy + unused_reservations(context);
     let is_used = f64::from(used) >= 0.9 * f64::from(limit);
-    if !is_used || limit >= most || is_waiting_in_database(context) {
+    // While a class is limited, the plan is enough: the database is served by a cause that may return.
+    let is_limited = !context.state.controls.caps.is_empty() && limit >= context.state.static_threads;
+    if !is_used || limit >= most || is_limited || is_waiting_in_database(context) {
         return None;
     }
     // As many sessions as the database has served at full speed are not too many, whatever chance says now.
