@@ -47,7 +47,10 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
     // What was served at full speed before cannot be too many.
     let enough = (enough - others).max(history.fast_sessions);
     let share = (enough / sessions.max(1e-9)).clamp(context.settings.shrink_least, 1.0);
-    let least = f64::from(context.state.static_threads) * context.settings.threads_least;
+    let is_overloaded = slowdown >= context.settings.slowdown_certain;
+    let (least, least_overloaded) = context.settings.threads_least;
+    let least = if is_overloaded { least_overloaded } else { least };
+    let least = f64::from(context.state.static_threads) * least;
     let to = threads((f64::from(busy) * share).max(least)).max(1);
     if f64::from(to) > 0.9 * f64::from(limit) {
         return None;
