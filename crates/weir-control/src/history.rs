@@ -374,18 +374,25 @@ impl History {
         })
     }
 
-    /// Returns the most work that was done before a reduction of threads which is in force, since a time; 0 without any.
+    /// Returns the most work that was done before the reductions that led to this number of threads, since a time; 0
+    /// without any.
     #[must_use]
-    pub fn work_before_reductions(&self, since_seconds: f64) -> f64 {
-        let judged = self.judged.iter().rev();
-        let recent = judged.take_while(|(decision, _)| decision.at_seconds >= since_seconds);
-        let before = recent.filter_map(|(decision, outcome)| match decision.change {
-            Change::Threads { from, to } if to < from && *outcome == Outcome::Helped => {
-                decision.forecast.map(|forecast| forecast.before)
+    pub fn work_before_reductions(&self, threads: u32, since_seconds: f64) -> f64 {
+        let recent = self.judged.iter().rev().filter(|(it, _)| it.at_seconds >= since_seconds);
+        let (mut reached, mut work) = (threads, 0.0_f64);
+        for (decision, outcome) in recent {
+            match (&decision.change, decision.forecast) {
+                (Change::Threads { from, to }, Some(forecast))
+                    if to < from && *to == reached && *outcome == Outcome::Helped =>
+                {
+                    reached = *from;
+                    work = work.max(forecast.before);
+                }
+                (Change::Threads { .. }, _) => break,
+                _ => {}
             }
-            _ => None,
-        });
-        before.fold(0.0, f64::max)
+        }
+        work
     }
 
     /// Returns the age of the last sample; infinite without any.

@@ -61,7 +61,7 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
     );
     // Several small losses are a large one: the work is compared with that before the first of them.
     let since = context.state.now_seconds - context.settings.careful_for_seconds;
-    let before = history.work_before_reductions(since).max(goodput);
+    let before = history.work_before_reductions(limit, since).max(goodput);
     let forecast = context.forecast(Measure::Goodput, goodput);
     let forecast = forecast.map(|it| Forecast { before, expected: before, ..it });
     Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
@@ -74,7 +74,8 @@ fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     let used = context.sample.threads.busy + unused_reservations(context);
     let is_used = f64::from(used) >= 0.9 * f64::from(limit);
     // While a class is limited, the plan is enough: the database is served by a cause that may return.
-    let is_limited = !context.state.controls.caps.is_empty() && limit >= context.state.static_threads;
+    let is_limited =
+        !context.state.controls.caps.is_empty() && limit >= context.state.static_threads;
     if !is_used || limit >= most || is_limited || is_waiting_in_database(context) {
         return None;
     }
