@@ -20,6 +20,8 @@ const LESS: f64 = 0.6;
 const SLOWED_SHARE: f64 = 1.0 / 3.0;
 /// What the database has served at full speed counts for about this long.
 const FORGET_SECONDS: f64 = 36_000.0;
+/// Failures in a row that lengthen the time until a change is tried again: up to 8 times.
+const FAILURES_MAX: usize = 4;
 /// A value that is higher by less is the same.
 const WORSE: f64 = 1.05;
 
@@ -231,6 +233,15 @@ impl History {
         sums.0 / sums.1.max(1.0)
     }
 
+    /// Returns the average run time of all classes in calm times; the recent one if there were none.
+    #[must_use]
+    pub fn normal_run_seconds(&self) -> f64 {
+        let sums = self.classes.iter().fold((0.0, 0.0), |(run, jobs), class| {
+            (run + class.normal.run_seconds, jobs + class.normal.finished)
+        });
+        if sums.1 >= 1.0 { sums.0 / sums.1 } else { self.run_seconds() }
+    }
+
     /// Returns the run time of a queue's jobs.
     #[must_use]
     pub fn queue_run_seconds(&self, roster: &Roster, queue: usize) -> f64 {
@@ -335,7 +346,7 @@ impl History {
         }
     }
 
-    /// Returns whether a change of this kind did not help recently.
+    /// Returns whether a change of this kind did not help recently. Each failure in a row doubles the time.
     #[must_use]
     pub fn is_refused(
         &self,
@@ -343,13 +354,13 @@ impl History {
         settings: &Settings,
         like: impl Fn(&Change) -> bool,
     ) -> bool {
-        self.judged
-            .iter()
-            .rev()
-            .take_while(|(decision, _)| {
-                now_seconds - decision.at_seconds < settings.refused_for_seconds
-            })
-            .any(|(decision, outcome)| *outcome == Outcome::DidNotHelp && like(&decision.change))
+        let similar = self.judged.iter().rev().filter(|(decision, _)| like(&decision.change));
+        let mut failures =
+            similar.take_while(|(_, outcome)| *outcome == Outcome::DidNotHelp).take(FAILURES_MAX);
+        let Some((last, _)) = failures.next() else { return false };
+        let more = i32::try_from(failures.count()).unwrap_or_default();
+        let refused_for = settings.refused_for_seconds * 2_f64.powi(more);
+        now_seconds - last.at_seconds < refused_for
     }
 
     /// Returns the number of threads that were too many most recently, within some time.
@@ -361,6 +372,27 @@ impl History {
             Change::Threads { from, to } if to < from && *outcome == Outcome::Helped => Some(from),
             _ => None,
         })
+    }
+
+    /// Returns the most work that was done before the reductions that led to this number of threads, since a time; 0
+    /// without any.
+    #[must_use]
+    pub fn work_before_reductions(&self, threads: u32, since_seconds: f64) -> f64 {
+        let recent = self.judged.iter().rev().filter(|(it, _)| it.at_seconds >= since_seconds);
+        let (mut reached, mut work) = (threads, 0.0_f64);
+        for (decision, outcome) in recent {
+            match (&decision.change, decision.forecast) {
+                (Change::Threads { from, to }, Some(forecast))
+                    if to < from && *to == reached && *outcome == Outcome::Helped =>
+                {
+                    reached = *from;
+                    work = work.max(forecast.before);
+                }
+                (Change::Threads { .. }, _) => break,
+                _ => {}
+            }
+        }
+        work
     }
 
     /// Returns the age of the last sample; infinite without any.

@@ -30,9 +30,11 @@ pub struct Settings {
     pub careful_for_seconds: f64,
     /// Threads shrink to this share at a time, at most.
     pub shrink_least: f64,
-    /// Threads never shrink below this share of the static plan: an estimate can be wrong for long, and the plan was made
-    /// for more than the normal load.
-    pub threads_least: f64,
+    /// Threads never shrink below this share of the static plan, because an estimate can be wrong for long, and the plan was
+    /// made for more than the normal load; and never below the second one from `slowdown_certain` on.
+    pub threads_least: (f64, f64),
+    /// A slowdown that no wrong estimate of the normal time explains.
+    pub slowdown_certain: f64,
     /// Sessions are reduced to those that the goodput explains, times this: the database must not run dry by chance.
     pub sessions_reserve: f64,
     /// More threads must gain this share of what they would gain if jobs ran as fast as before.
@@ -83,10 +85,11 @@ impl Default for Settings {
             careful_growth: 1.1,
             careful_for_seconds: 900.0,
             shrink_least: 0.5,
-            threads_least: 0.1,
+            threads_least: (0.5, 0.1),
+            slowdown_certain: 4.0,
             sessions_reserve: 1.02,
             gain_least: 0.2,
-            loss_most: 0.2,
+            loss_most: 0.1,
             guarantee_factor: 1.3,
             guarantee_extra: 0.5,
             guarantee_tight: 20.0,

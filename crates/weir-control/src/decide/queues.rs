@@ -11,6 +11,11 @@ pub(super) fn reserve(context: &Context<'_>) -> Option<Decision> {
         return None;
     }
     let (state, settings) = (context.state, context.settings);
+    // The plan's order stays until it has failed.
+    let mut late = (0..context.sample.queues.len()).filter(|queue| is_tight(context, *queue));
+    if state.controls.allocation.is_none() && !late.any(|queue| context.is_late(queue)) {
+        return None;
+    }
     let threads = state.controls.threads.unwrap_or(state.static_threads);
     let managed: Vec<usize> =
         (0..context.sample.queues.len()).filter(|queue| is_managed(context, *queue)).collect();
@@ -52,13 +57,18 @@ fn need(context: &Context<'_>, queue: usize) -> (f64, f64) {
 fn wanted(context: &Context<'_>, queue: usize) -> f64 {
     let settings = context.settings;
     let (rate, run_seconds) = need(context, queue);
-    let target = context.state.roster.queues.get(queue).map_or(0.0, |it| it.target_seconds);
-    let is_tight = target < settings.guarantee_tight * context.history.run_seconds();
-    if is_tight {
+    if is_tight(context, queue) {
         settings.guarantee_factor * rate * run_seconds + settings.guarantee_extra
     } else {
         0.5 * rate * run_seconds
     }
+}
+
+/// Returns whether a queue cannot wait until threads become free. By the normal run time: a queue does not become urgent
+/// because its jobs have become slow.
+fn is_tight(context: &Context<'_>, queue: usize) -> bool {
+    let target = context.state.roster.queues.get(queue).map_or(0.0, |it| it.target_seconds);
+    target < context.settings.guarantee_tight * context.history.normal_run_seconds()
 }
 
 /// Returns the queue whose guarantee changes most, and by how much.

@@ -1,7 +1,7 @@
 //! The number of threads: the fewest with which the database does all the work that it can.
 
 use super::context::{Context, threads};
-use crate::change::{Change, Decision, Measure};
+use crate::change::{Change, Decision, Forecast, Measure};
 use crate::estimate::Sign;
 
 /// Share of the sessions that were served at full speed up to which more need no proof.
@@ -47,7 +47,10 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
     // What was served at full speed before cannot be too many.
     let enough = (enough - others).max(history.fast_sessions);
     let share = (enough / sessions.max(1e-9)).clamp(context.settings.shrink_least, 1.0);
-    let least = f64::from(context.state.static_threads) * context.settings.threads_least;
+    let is_overloaded = slowdown >= context.settings.slowdown_certain;
+    let (least, least_overloaded) = context.settings.threads_least;
+    let least = if is_overloaded { least_overloaded } else { least };
+    let least = f64::from(context.state.static_threads) * least;
     let to = threads((f64::from(busy) * share).max(least)).max(1);
     if f64::from(to) > 0.9 * f64::from(limit) {
         return None;
@@ -56,7 +59,11 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
         "reduced threads from {limit} to {to}: queries take {slowdown:.1} times their normal time, and {sessions:.0} \
          sessions do the work of {goodput:.0}"
     );
+    // Several small losses are a large one: the work is compared with that before the first of them.
+    let since = context.state.now_seconds - context.settings.careful_for_seconds;
+    let before = history.work_before_reductions(limit, since).max(goodput);
     let forecast = context.forecast(Measure::Goodput, goodput);
+    let forecast = forecast.map(|it| Forecast { before, expected: before, ..it });
     Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
 }
 
@@ -66,7 +73,10 @@ fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     let most = context.sample.threads.max;
     let used = context.sample.threads.busy + unused_reservations(context);
     let is_used = f64::from(used) >= 0.9 * f64::from(limit);
-    if !is_used || limit >= most || is_waiting_in_database(context) {
+    // While a class is limited, the plan is enough: the database is served by a cause that may return.
+    let is_limited =
+        !context.state.controls.caps.is_empty() && limit >= context.state.static_threads;
+    if !is_used || limit >= most || is_limited || is_waiting_in_database(context) {
         return None;
     }
     // As many sessions as the database has served at full speed are not too many, whatever chance says now.

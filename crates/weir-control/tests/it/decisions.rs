@@ -23,16 +23,49 @@ fn caps(system: &System) -> Vec<(usize, u32)> {
 }
 
 #[test]
-fn healthy_system_gets_its_reservations_and_nothing_else() {
+fn healthy_system_is_left_alone() {
     let mut system = System::new();
-    let decisions = system.run(3_600.0);
-    assert!(decisions.len() <= 3, "{decisions:?}");
-    let is_allocation = |change: &Change| matches!(change, Change::Allocation { .. });
-    assert!(decisions.iter().all(|it| is_allocation(&it.change)), "{decisions:?}");
+    assert_eq!(system.run(3_600.0), []);
+}
+
+#[test]
+fn queue_with_a_tight_target_gets_its_reservations_when_it_is_late() {
+    let mut system = System::healthy();
+    system.sample.queues[0].waiting = 10;
+    system.sample.queues[0].oldest_age_seconds = 6.0;
+    system.run(30.0);
     // 10 jobs/s of 0.2 s with a target close to the run times: 1.3 times the busy threads, and a half. 20 jobs/s of 0.6 s
     // with time to wait for a thread: half of those that are busy.
     let allocation = system.controls.allocation.unwrap();
     assert_eq!(allocation.guarantees, [3, 3]);
+}
+
+#[test]
+fn threads_never_shrink_below_half_of_the_plan() {
+    let mut system = System::healthy();
+    overload(&mut system);
+    // Three times their normal time, which a wrong estimate may explain.
+    for load in &mut system.sample.classes {
+        load.sessions *= 0.75;
+    }
+    system.run(60.0);
+    system.sample.threads.busy = 20;
+    system.run(600.0);
+    assert!(system.controls.threads.unwrap_or(40) >= 20, "{:?}", system.controls.threads);
+}
+
+#[test]
+fn threads_beyond_the_plan_are_not_added_while_a_class_is_limited() {
+    let mut system = System::healthy();
+    system.controls.caps.insert(IMPORT, 5);
+    system.sample.classes[IMPORT] = class(2.5, 2.0);
+    system.sample.classes[IMPORT].waiting = 500;
+    system.sample.queues[1].waiting = 5_000;
+    system.sample.queues[1].oldest_age_seconds = 50.0;
+    system.sample.threads.busy = 40;
+    system.run(55.0);
+    assert_eq!(system.controls.threads.unwrap_or(40), 40);
+    assert!(!system.controls.caps.is_empty());
 }
 
 #[test]

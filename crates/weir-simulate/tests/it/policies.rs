@@ -95,3 +95,17 @@ fn gitlab_cuts_a_class_above_its_quota_each_minute() {
     let published = run(PolicyKind::GitLab, &overloaded());
     assert_eq!(published.decisions.len(), 0, "20 sessions never use 20,000 s in a minute");
 }
+
+/// Surges for tuning in which earlier rules did harm, with room for another outcome of the same rules.
+#[test]
+fn controller_does_little_harm_where_earlier_rules_did() {
+    for (seed, worst) in [(8, 1.25), (24, 1.15), (33, 1.25)] {
+        let scenario = weir_simulate::surge::surge(seed);
+        let drain = |kind: PolicyKind| {
+            let record = kind.simulate(&scenario, seed);
+            record.drain_seconds().unwrap_or(record.seconds)
+        };
+        let (nothing, autopilot) = (drain(PolicyKind::Nothing), drain(PolicyKind::Autopilot));
+        assert!(autopilot <= worst * nothing, "{seed}: {autopilot} {nothing}");
+    }
+}
