@@ -8,6 +8,7 @@
 //!   `statements`: the queries and their results;
 //! - `job_sessions`: busy sessions by class of jobs, for the autopilot;
 //! - `lease`: a lease, which is the only thing that is written;
+//! - [`PostgresLimits`]: timeouts and maximum numbers of rows;
 //! - `error`, `error_kind`: errors and their kinds; `missing`: reasons for failures, with remedies;
 //! - `titles`: lists the holders of connections when the database has no free slot for a query.
 
@@ -21,6 +22,7 @@ mod exceptions;
 mod host;
 mod job_sessions;
 mod lease;
+mod limits;
 mod locks;
 mod missing;
 mod session;
@@ -51,6 +53,7 @@ pub(crate) use self::error_kind::PostgresErrorKind;
 use self::host::Whereabouts;
 pub use self::job_sessions::{JobSession, JobSessions, JobSessionsReader};
 pub use self::lease::{LeaseRow, LeaseRowInForce, PostgresLease};
+pub use self::limits::PostgresLimits;
 pub(crate) use self::missing::{connecting, missing};
 use self::session::PostgresSession;
 use self::settings::ReportedSettings;
@@ -67,37 +70,6 @@ pub struct PostgresSource {
     pub limits: PostgresLimits,
     /// Memory that it may use, or `None` for what other processes leave if it runs on this machine.
     pub memory_bytes: Option<u64>,
-}
-
-/// Limits of a sample of Postgres.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PostgresLimits {
-    /// Timeout for connecting.
-    pub connect_timeout: Duration,
-    /// Timeout for a query, enforced by Postgres (`statement_timeout`).
-    pub statement_timeout: Duration,
-    /// Timeout for locks on the catalog (`lock_timeout`).
-    pub lock_timeout: Duration,
-    /// Maximum number of sessions.
-    pub sessions_max: u32,
-    /// Maximum number of lock waits.
-    pub lock_waits_max: u32,
-    /// Maximum number of statements from `pg_stat_statements`, if available; 0 disables the query.
-    pub statements_max: u32,
-}
-
-impl Default for PostgresLimits {
-    fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(5),
-            statement_timeout: Duration::from_secs(5),
-            lock_timeout: Duration::from_secs(1),
-            // More than any realistic `max_connections`.
-            sessions_max: 20_000,
-            lock_waits_max: 500,
-            statements_max: 0,
-        }
-    }
 }
 
 /// A database with its session, as far as it could be reached.

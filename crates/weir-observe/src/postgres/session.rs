@@ -6,10 +6,10 @@ use tokio_postgres::SimpleQueryRow;
 
 use weir_advisor::observation::Missing;
 
-use super::PostgresLimits;
 use super::connection::PostgresConnection;
 use super::endpoint::PostgresEndpoint;
 use super::error::PostgresError;
+use super::limits::PostgresLimits;
 use super::missing;
 
 /// Time that Postgres may need to report that its own timeout has expired.

@@ -61,7 +61,7 @@ fn machine(observation: &Observation, jobs: &SidekiqObservation) -> Option<Place
         return Some(Place {
             text: format!(
                 "The hypervisor gives {} of this machine's CPU time to others (steal): the column st of the \
-                 command shows it. Ask whoever runs the host, or move to another one.",
+                 command shows it. Ask the host's operator, or move to another one.",
                 percent(machine.stolen_share)
             ),
             command: Some("vmstat 1 5".to_owned()),
