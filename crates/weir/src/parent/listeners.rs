@@ -62,11 +62,14 @@ impl Listeners {
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
         let specs = listener_specs(settings).into_iter();
         let specs = specs.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
-        let tcp = bind_all(specs.map(|(_, spec)| spec), options, settings.supervisor.orphan_wait)?;
+        let wait = settings.supervisor.orphan_wait;
+        let tcp = bind_all(specs.map(|(_, spec)| spec), options, wait)?;
         // Last: a start that fails leaves no socket in data_dir.
         let admin_path = settings.admin_socket();
-        let admin = Listener::bind(&ListenAddress::Unix(admin_path.clone()), options)
-            .context("the admin socket")?;
+        let address = ListenAddress::Unix(admin_path.clone());
+        // A killed process may release the lock of data_dir before this socket.
+        let admin = port::bind_group(&address, 1, options, wait).context("the admin socket")?;
+        let admin = admin.into_iter().next().context("the admin socket is missing")?;
         Ok(Self { tcp, admin, admin_path })
     }
 

@@ -131,7 +131,8 @@ fn man_pages_are_written_for_every_command() {
 fn the_documentation_is_searched_and_printed() {
     let site = Site::new("");
     let found = site.ok(&["docs", "connections_max"]);
-    assert!(found.contains("/docs/reference/settings#jobs.limits.connections_max"), "{found}");
+    let expected = "Settings > jobs.limits.connections_max\n";
+    assert!(found.contains(expected) && found.contains("\n  page reference/settings\n"), "{found}");
     assert!(site.ok(&["docs"]).contains("Realtime\n  first steps"), "lists the pages");
     assert!(site.ok(&["docs"]).contains("\n  page realtime\n"), "as --page takes it");
     assert!(site.ok(&["docs", "--page", "reference/settings"]).starts_with("# Settings\n"));
