@@ -104,8 +104,8 @@ fn found(observation: &Observation, large: &Large<'_>) -> Finding {
     );
     let class = if class.is_empty() { "an unknown class" } else { class.as_str() };
     let finding = Finding::new(NAME, severity, format!("jobs of {class}"), evidence).leads_to(
-        "Each is sent to Redis and back, kept in its memory, and parsed by the process; Redis serves \
-         nobody else while it copies one. Store the data elsewhere (the database, a file) and give the \
+        "Each is sent to Redis and back, kept in its memory, and parsed by the process; Redis \
+         serves no other client while it copies one. Store the data elsewhere (the database, a file) and give the \
          job its id.",
     );
     let Some(redis) = redis else { return finding };

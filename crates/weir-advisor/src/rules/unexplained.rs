@@ -5,7 +5,7 @@
 //! - `changes`: what changed about when it began;
 //! - `place`: what its jobs most likely wait for, and the command that shows it.
 //!
-//! It accuses nothing: each sentence is something that was measured, and the command shows the cause.
+//! It names no culprit: each sentence states what was measured, and the command shows the cause.
 
 mod changes;
 mod harm;

@@ -38,15 +38,9 @@ struct QueueTotals {
 
 impl From<&QueueCounts> for QueueTotals {
     fn from(queue: &QueueCounts) -> Self {
-        // Where only pushes and failures are counted, each failure counts as a retry.
-        let estimated = QueueArrivals {
-            arrived_total: queue.pushed_total,
-            retried_total: queue.failed_total,
-            returned_total: 0,
-        };
         Self {
             pushed: queue.pushed_total,
-            arrivals: queue.arrivals.unwrap_or(estimated),
+            arrivals: arrivals(queue),
             ended: queue.processed_total,
             left: 0,
         }
@@ -70,13 +64,9 @@ impl Rate {
             return Self::default();
         }
         let rate = |after: u64, before: u64| as_f64(after.saturating_sub(before)) / seconds;
-        let (now, then) = (after.arrivals, before.arrivals);
-        // Retries count when they fail: they will come back. Those that failed earlier count when they do.
-        let retries = rate(now.retried_total, then.retried_total)
-            .max(rate(now.returned_total, then.returned_total));
         Self {
             pushed: rate(after.pushed, before.pushed),
-            arriving: rate(now.arrived_total, then.arrived_total) + retries,
+            arriving: arriving_per_second(before.arrivals, after.arrivals, seconds),
             processed: rate(after.ended, before.ended).max(rate(after.left, before.left)),
         }
     }
@@ -154,8 +144,30 @@ impl QueueRates {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count for people: 53 bits are exact enough")]
-const fn as_f64(count: u64) -> f64 {
+pub(super) const fn as_f64(count: u64) -> f64 {
     count as f64
+}
+
+/// Returns the totals of arrivals. Where only pushes and failures are counted, each failure counts as a retry.
+pub(super) fn arrivals(queue: &QueueCounts) -> QueueArrivals {
+    queue.arrivals.unwrap_or(QueueArrivals {
+        arrived_total: queue.pushed_total,
+        retried_total: queue.failed_total,
+        returned_total: 0,
+    })
+}
+
+/// Returns the jobs per second that begin to wait, and those that fail and will come back: retries count when they
+/// fail, and those that failed earlier when they return.
+pub(super) fn arriving_per_second(
+    before: QueueArrivals,
+    after: QueueArrivals,
+    seconds: f64,
+) -> f64 {
+    let rate = |after: u64, before: u64| as_f64(after.saturating_sub(before)) / seconds;
+    let retries = rate(after.retried_total, before.retried_total)
+        .max(rate(after.returned_total, before.returned_total));
+    rate(after.arrived_total, before.arrived_total) + retries
 }
 
 #[cfg(test)]

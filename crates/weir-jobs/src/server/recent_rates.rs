@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+use super::rates::{arrivals, arriving_per_second, as_f64};
 use crate::model::QueueName;
 use crate::store::{InTimeStarts, QueueArrivals, QueueCounts};
 use crate::view::RecentRates;
@@ -36,16 +37,10 @@ struct RecentQueueTotals {
 
 impl From<&QueueCounts> for RecentQueueTotals {
     fn from(queue: &QueueCounts) -> Self {
-        // Where only pushes and failures are counted, each failure counts as a retry.
-        let estimated = QueueArrivals {
-            arrived_total: queue.pushed_total,
-            retried_total: queue.failed_total,
-            returned_total: 0,
-        };
         Self {
             pushed: queue.pushed_total,
             processed: queue.processed_total,
-            arrivals: queue.arrivals.unwrap_or(estimated),
+            arrivals: arrivals(queue),
             in_time: queue.in_time,
         }
     }
@@ -86,10 +81,6 @@ impl RecentTotals {
 
 fn between(before: RecentQueueTotals, after: RecentQueueTotals, seconds: f64) -> RecentRates {
     let rate = |after: u64, before: u64| as_f64(after.saturating_sub(before)) / seconds;
-    let (now, then) = (after.arrivals, before.arrivals);
-    // As in `rates`: retries count when they fail, and those that failed earlier when they return.
-    let retries = rate(now.retried_total, then.retried_total)
-        .max(rate(now.returned_total, then.returned_total));
     let in_time = after.in_time.map(|after| {
         let before = before.in_time.unwrap_or_default();
         let waited = after.waited.saturating_sub(before.waited).as_secs_f64();
@@ -97,18 +88,13 @@ fn between(before: RecentQueueTotals, after: RecentQueueTotals, seconds: f64) ->
     });
     RecentRates {
         pushed_per_second: rate(after.pushed, before.pushed),
-        arriving_per_second: rate(now.arrived_total, then.arrived_total) + retries,
+        arriving_per_second: arriving_per_second(before.arrivals, after.arrivals, seconds),
         processed_per_second: rate(after.processed, before.processed),
         in_time_per_second: in_time.map(|(total, _)| as_f64(total) / seconds),
         in_time_wait_seconds: in_time
             .filter(|(total, _)| *total > 0)
             .map(|(total, waited)| waited / as_f64(total)),
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a count for people: 53 bits are exact enough")]
-const fn as_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

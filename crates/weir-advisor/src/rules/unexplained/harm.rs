@@ -19,7 +19,7 @@ const SHORT_LENGTH_MIN: u64 = 20;
 const YOUNG_LATENCY_MIN: Duration = Duration::from_secs(30);
 /// Latency of a queue in an earlier sample from which it was late then.
 const LATE: Duration = Duration::from_secs(60);
-/// If jobs end at this share of the usual rate or more, more of them arrive: that is no riddle.
+/// If jobs end at this share of the usual rate or more, the cause is that more of them arrive.
 const USUAL_SHARE: f64 = 0.8;
 /// How much longer the runs of a class must take.
 const SLOWER: f64 = 3.0;

@@ -71,7 +71,7 @@ fn machine(observation: &Observation, jobs: &SidekiqObservation) -> Option<Place
         return Some(Place {
             text: format!(
                 "In {} of the last minute, all programs of this machine waited for memory \
-                 (/proc/pressure/memory): the command shows who has most of it.",
+                 (/proc/pressure/memory): the command shows which programs use most of it.",
                 percent(share)
             ),
             command: Some("ps -eo pid,rss,etime,args --sort=-rss | head -n 8".to_owned()),

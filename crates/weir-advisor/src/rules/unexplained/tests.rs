@@ -41,7 +41,7 @@ fn unexplained(observation: &Observation) -> Option<Finding> {
 }
 
 #[test]
-fn jobs_that_wait_for_another_service_are_told_with_where_to_look() {
+fn jobs_that_wait_for_another_service_are_reported_with_a_command() {
     let finding = unexplained(&late()).unwrap();
     assert_eq!((finding.severity, finding.subject.as_str()), (Severity::Warning, "queue push"));
     let expected = "300 jobs wait, the oldest for 5 min; arrival rate 12.0/s, completion rate 2.0/s; 25 of 25 \
@@ -61,7 +61,7 @@ fn jobs_that_wait_for_another_service_are_told_with_where_to_look() {
 }
 
 #[test]
-fn what_another_finding_explains_is_no_riddle() {
+fn harm_that_another_finding_explains_is_not_reported() {
     let mut observation = late();
     observation.redis[0].known_mut().lately.known_mut().cpu_share = Some(0.95);
     assert_eq!(unexplained(&observation), None);
@@ -75,7 +75,7 @@ fn what_another_finding_explains_is_no_riddle() {
 }
 
 #[test]
-fn more_jobs_than_usual_are_no_riddle() {
+fn more_jobs_than_usual_are_not_reported() {
     let mut observation = late();
     let healthy = healthy::observation();
     let jobs = observation.jobs.known_mut();
@@ -169,7 +169,7 @@ fn a_database_that_works_for_the_jobs_is_to_be_looked_at() {
 }
 
 #[test]
-fn a_class_that_became_slow_is_told_before_jobs_wait() {
+fn a_class_that_became_slow_is_reported_before_jobs_wait() {
     let mut observation = healthy::observation();
     let jobs = observation.jobs.known_mut();
     let slow = |times| {
@@ -221,7 +221,7 @@ fn a_young_queue_that_grows_is_a_notice_before_those_about_settings() {
 }
 
 #[test]
-fn a_process_that_takes_no_jobs_is_said_to_be_blocked() {
+fn a_process_that_takes_no_jobs_is_reported_as_blocked() {
     let mut observation = late();
     let process = &mut observation.jobs.known_mut().processes[0];
     (process.busy, process.in_hand) = (0, Vec::new());
