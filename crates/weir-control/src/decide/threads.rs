@@ -73,7 +73,7 @@ fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     let most = context.sample.threads.max;
     let used = context.sample.threads.busy + unused_reservations(context);
     let is_used = f64::from(used) >= 0.9 * f64::from(limit);
-    // While a class is limited, the plan is enough: the database is served by a cause that may return.
+    // While a class is limited, the threads of the plan are enough: the cause of its limit may return.
     let is_limited =
         !context.state.controls.caps.is_empty() && limit >= context.state.static_threads;
     if !is_used || limit >= most || is_limited || is_waiting_in_database(context) {
