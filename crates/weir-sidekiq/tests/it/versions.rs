@@ -167,7 +167,10 @@ async fn the_second_look_tells_changes_only() {
     assert_eq!(queue(&second, "pull").length, 1);
     assert!(second.at.since(first.at) > Duration::ZERO);
     assert_eq!(second.ghosts, ["new:9:x", GHOST], "a process may have started since");
-    assert_eq!((second.server, second.foreign_keys), (None, None));
+    let server = second.server.unwrap().unwrap();
+    assert!(server.info.operations > first.server.unwrap().unwrap().info.operations);
+    assert_eq!(server.slow_commands, Ok(Vec::new()), "read in complete samples only");
+    assert_eq!((second.days, second.foreign_keys), (None, None));
     assert!(second.commands < first.commands);
 }
 
