@@ -3,6 +3,7 @@
 //! - `admin_api` (feature `admin-api`): input and errors of the admin API.
 //! - [`backoff`]: delays between attempts.
 //! - [`clock`]: the only source of time, with a manual clock for tests.
+//! - [`drain`]: when a backlog will be empty, as a range.
 //! - [`failed_attempts`]: counts of wrong passwords and keys by client, to slow guessing.
 //! - [`hint`]: "did you mean" suggestions.
 //! - [`history`]: metrics over time, in ring files of fixed size.
@@ -23,6 +24,7 @@
 pub mod admin_api;
 pub mod backoff;
 pub mod clock;
+pub mod drain;
 pub mod failed_attempts;
 pub mod hint;
 pub mod history;
