@@ -12,6 +12,7 @@ mod task;
 mod xray;
 
 use serde::{Deserialize, Serialize};
+use weir_base::drain::DrainForecast;
 
 pub use crate::node::NodeView;
 pub use batches::{BatchListPage, BatchView};
@@ -275,8 +276,9 @@ pub struct QueueView {
     #[serde(default)]
     pub arriving_per_second: f64,
     pub processed_per_second: f64,
-    /// Time to drain at the present rates. `None`: the queue does not shrink.
-    pub drain_seconds: Option<f64>,
+    /// When the queue will be empty: a range, or why there is none.
+    #[serde(default)]
+    pub drain: DrainForecast,
     pub target_latency_seconds: Option<f64>,
     pub concurrency: Option<u32>,
     /// The limit of jobs at once that is in force: lower than `concurrency` for a while after a crash.

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use askama::Template;
 use axum::response::{IntoResponse, Redirect};
 use serde::Deserialize;
+use weir_base::drain::DrainForecast;
 use weir_jobs::handle::Queues;
 use weir_jobs::store::QueueAction;
 use weir_jobs::view;
@@ -168,14 +169,15 @@ impl<'a> QueueTableRow<'a> {
 /// Describes the time until the queue is empty.
 pub(crate) fn drain(queue: &view::QueueView) -> String {
     let growth = queue.recent.growth_per_second();
-    match queue.drain_seconds {
-        _ if queue.depth == 0 => "–".to_owned(),
-        _ if queue.paused => "paused".to_owned(),
-        Some(seconds) => figures::duration(seconds),
-        None if growth >= 0.05 => format!("never, grows {}", figures::rate(growth)),
-        None if growth <= -0.05 => format!("not known yet, shrinks {}", figures::rate(-growth)),
-        None if queue.processed_per_second > 0.0 => "never, stays level".to_owned(),
-        None => "never, no jobs completed".to_owned(),
+    match queue.drain {
+        _ if queue.depth > 0 && queue.paused => "paused".to_owned(),
+        DrainForecast::Grows if growth >= 0.05 => {
+            format!("never, grows {}", figures::rate(growth))
+        }
+        DrainForecast::Grows if growth <= -0.05 => {
+            format!("not enough data, shrinks {}", figures::rate(-growth))
+        }
+        drain => drain.describe(figures::duration),
     }
 }
 
@@ -259,29 +261,34 @@ pub(crate) async fn act(FormRequest { console, form, .. }: FormRequest) -> PageR
 
 #[cfg(test)]
 mod tests {
+    use weir_base::drain::DrainRange;
+
     use super::*;
 
     #[test]
     fn time_to_drain_is_described_in_words() {
-        let queue = |depth, arriving, processed, drain_seconds| view::QueueView {
+        let queue = |depth, arriving, drain| view::QueueView {
             depth,
-            processed_per_second: processed,
             recent: view::RecentRates {
                 arriving_per_second: arriving,
-                processed_per_second: processed,
+                processed_per_second: 2.0,
                 ..view::RecentRates::default()
             },
-            drain_seconds,
+            drain,
             ..view::QueueView::default()
         };
-        assert_eq!(drain(&queue(0, 9.0, 0.0, None)), "–");
-        assert_eq!(drain(&queue(9, 1.0, 2.0, Some(90.0))), "1 min 30 s");
-        assert_eq!(drain(&queue(9, 3.0, 2.0, None)), "never, grows 1.0/s");
-        let shrinks_again = drain(&queue(9, 2.0, 600.0, None));
-        assert_eq!(shrinks_again, "not known yet, shrinks 598/s", "after a flood");
-        assert_eq!(drain(&queue(9, 0.0, 0.0, None)), "never, no jobs completed");
-        assert_eq!(drain(&queue(9, 2.0, 2.0, None)), "never, stays level");
-        let paused = view::QueueView { paused: true, ..queue(9, 0.0, 0.0, None) };
+        let range =
+            DrainRange { expected_seconds: 90.0, shortest_seconds: 60.0, longest_seconds: 120.0 };
+        assert_eq!(drain(&queue(0, 3.0, DrainForecast::Empty)), "–");
+        let drains = drain(&queue(9, 1.0, DrainForecast::Drains(range)));
+        assert_eq!(drains, "1 min 30 s (1 min to 2 min)");
+        assert_eq!(drain(&queue(9, 3.0, DrainForecast::Grows)), "never, grows 1.0/s");
+        let shrinks_now = drain(&queue(9, 0.0, DrainForecast::Grows));
+        assert_eq!(shrinks_now, "not enough data, shrinks 2.0/s", "after a flood");
+        assert_eq!(drain(&queue(9, 0.0, DrainForecast::Stalled)), "never, no jobs completed");
+        let short = DrainForecast::TooShort { measured_seconds: 15.0 };
+        assert_eq!(drain(&queue(9, 1.0, short)), "not enough data, measured for 15 s");
+        let paused = view::QueueView { paused: true, ..queue(9, 0.0, DrainForecast::Stalled) };
         assert_eq!(drain(&paused), "paused");
     }
 }

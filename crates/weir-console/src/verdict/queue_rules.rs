@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use weir_advisor::{Finding, Severity, VerdictFinding, shell};
+use weir_base::drain::DrainForecast;
 use weir_base::hint::closest;
 use weir_jobs::view;
 
@@ -243,11 +244,14 @@ fn time_to_drain(queue: &view::QueueView) -> String {
     if let Some(growth) = growth(queue) {
         return format!(" and grows by {}", rate(growth));
     }
-    match queue.drain_seconds {
-        Some(seconds) => format!(", drains in {} at the present rate", duration(seconds)),
-        None if queue.recent.growth_per_second() < 0.0 => " and has begun to shrink".to_owned(),
-        None if queue.processed_per_second > 0.0 => " and does not shrink".to_owned(),
-        None => " and no job is completed".to_owned(),
+    match queue.drain {
+        DrainForecast::Drains(range) => {
+            format!(", drains in {} at the present rates", range.describe(duration))
+        }
+        _ if queue.recent.growth_per_second() < 0.0 => " and has begun to shrink".to_owned(),
+        _ if queue.processed_per_second <= 0.0 => " and no job is completed".to_owned(),
+        DrainForecast::Grows => " and does not shrink".to_owned(),
+        _ => " and there is not enough data to tell when it is empty".to_owned(),
     }
 }
 
@@ -288,7 +292,7 @@ pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<VerdictFinding> {
             duration(queue.latency_seconds),
             counted(queue.depth, "job"),
         );
-        let remedy = match queue.drain_seconds {
+        let remedy = match queue.drain.range() {
             Some(_) if !is_of_sidekiq => "No action needed. Add workers to drain the queue faster.",
             _ => "Check what its workers are busy with.",
         };

@@ -1,5 +1,6 @@
 //! Each case: what is changed in a healthy server, and the lines that come of it.
 
+use weir_base::drain::{DrainForecast, DrainRange};
 use weir_jobs::settings::JobServerLimits;
 use weir_jobs::view;
 use weir_realtime::view::{AppView, CoreView, HubOverview, HubTotals, LimitHit};
@@ -461,11 +462,15 @@ fn a_growing_queue_is_reported() {
     });
 }
 
+fn drains(expected_seconds: f64, shortest_seconds: f64, longest_seconds: f64) -> DrainForecast {
+    DrainForecast::Drains(DrainRange { expected_seconds, shortest_seconds, longest_seconds })
+}
+
 /// Queue `pull` has a backlog that is late, and a fresh lane with so many jobs in time per second.
 fn with_fresh_lane(server: &mut Server, in_time_per_second: f64) {
     let pull = &mut server.queues[1];
     (pull.depth, pull.latency_seconds, pull.fresh_lane) = (9_000, 55.0, true);
-    (pull.target_latency_seconds, pull.drain_seconds) = (Some(10.0), Some(90.0));
+    (pull.target_latency_seconds, pull.drain) = (Some(10.0), drains(90.0, 80.0, 120.0));
     pull.recent = view::RecentRates {
         in_time_per_second: Some(in_time_per_second),
         in_time_wait_seconds: Some(0.014),
@@ -476,7 +481,7 @@ fn with_fresh_lane(server: &mut Server, in_time_per_second: f64) {
 #[test]
 fn a_backlog_beside_new_jobs_in_time_is_a_notice() {
     let line = "New jobs of queue pull wait 14 ms (target 10 s); its backlog of 9,000 jobs is 55 s old, \
-                drains in 1 min 30 s at the present rate";
+                drains in 1 min 30 s (1 min 20 s to 2 min) at the present rates";
     check(&[(Severity::Notice, line)], |server| with_fresh_lane(server, 20.0));
     check(&[(Severity::Notice, line)], |server| with_fresh_lane(server, 18.0));
     let grows = "New jobs of queue pull wait 14 ms (target 10 s); its backlog of 9,000 jobs is 55 s old \
@@ -487,11 +492,11 @@ fn a_backlog_beside_new_jobs_in_time_is_a_notice() {
         (pull.pushed_per_second, pull.processed_per_second) = (20.0, 18.0);
         pull.recent.processed_per_second = 19.0;
     });
-    let line = "Queue pull has a latency of 55 s (target 10 s) with 9,000 jobs, drains in 1 min 30 s at the \
-                present rate; 50 % of its new jobs start in time, after 14 ms";
+    let line = "Queue pull has a latency of 55 s (target 10 s) with 9,000 jobs, drains in 1 min 30 s \
+                (1 min 20 s to 2 min) at the present rates; 50 % of its new jobs start in time, after 14 ms";
     check(&[(Severity::Warning, line)], |server| with_fresh_lane(server, 10.0));
-    let line = "Queue pull has a latency of 55 s (target 10 s) with 9,000 jobs, drains in 1 min 30 s at the \
-                present rate";
+    let line = "Queue pull has a latency of 55 s (target 10 s) with 9,000 jobs, drains in 1 min 30 s \
+                (1 min 20 s to 2 min) at the present rates";
     check(&[(Severity::Warning, line)], |server| {
         with_fresh_lane(server, 20.0);
         server.queues[1].fresh_lane = false;
@@ -505,7 +510,7 @@ fn a_backlog_beside_new_jobs_in_time_is_a_notice() {
     check(&[(Severity::Warning, shrinks)], |server| {
         with_fresh_lane(server, 20.0);
         let pull = &mut server.queues[1];
-        (pull.fresh_lane, pull.drain_seconds) = (false, None);
+        (pull.fresh_lane, pull.drain) = (false, DrainForecast::default());
     });
 }
 
@@ -514,15 +519,15 @@ fn a_late_queue_is_reported() {
     let late = |server: &mut Server| {
         let pull = &mut server.queues[1];
         (pull.depth, pull.latency_seconds) = (12_000, 754.0);
-        (pull.processed_per_second, pull.drain_seconds) = (50.0, Some(267.0));
+        (pull.processed_per_second, pull.drain) = (50.0, drains(267.0, 240.0, 300.0));
     };
-    let line = "Queue pull has a latency of 12 min 34 s with 12,000 jobs, drains in 4 min 27 s at the present rate";
+    let line = "Queue pull has a latency of 12 min 34 s with 12,000 jobs, drains in 4 min 27 s (4 min to 5 min) at the present rates";
     check(&[(Severity::Warning, line)], late);
-    let line = "Queue pull has a latency of 12 min 34 s (target 5.0 s) with 12,000 jobs and does not shrink";
+    let line = "Queue pull has a latency of 12 min 34 s (target 5.0 s) with 12,000 jobs and there is not enough data to tell when it is empty";
     check(&[(Severity::Warning, line)], |server| {
         late(server);
         server.queues[1].target_latency_seconds = Some(5.0);
-        server.queues[1].drain_seconds = None;
+        server.queues[1].drain = DrainForecast::default();
     });
     check(
         &[(
@@ -533,7 +538,7 @@ fn a_late_queue_is_reported() {
             late(server);
             let pull = &mut server.queues[1];
             (pull.processed_per_second, pull.pushed_per_second) = (0.0, 0.0);
-            pull.drain_seconds = None;
+            pull.drain = DrainForecast::Stalled;
         },
     );
 }

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 const ECHO_CHARACTERS_MAX: usize = 50;
 
 /// Why a command or a connection was rejected. The text is sent after `-ERR `.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum FaktoryError {
     #[error(transparent)]
     Job(#[from] JobError),

@@ -9,6 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use weir_base::drain::DrainForecast;
 
 use super::{OTHER_QUEUES, node_states, shard_states};
 use crate::lanes::{BlockedJobs, LaneCounts};
@@ -53,8 +54,7 @@ pub struct QueueSnapshot {
     pub name: String,
     pub depth: u64,
     pub latency_seconds: f64,
-    /// `None`: the queue does not shrink.
-    pub drain_seconds: Option<f64>,
+    pub drain: DrainForecast,
     /// The limit of jobs at once that is in force.
     pub concurrency: Option<u32>,
     pub working: u64,
@@ -72,7 +72,8 @@ impl QueueSnapshot {
         self.latency_seconds = self.latency_seconds.max(other.latency_seconds);
         // A sum of limits would say nothing.
         self.concurrency = None;
-        self.drain_seconds = self.drain_seconds.zip(other.drain_seconds).map(|(a, b)| a.max(b));
+        // Those of several queues are not one.
+        self.drain = DrainForecast::default();
         self.working += other.working;
         self.pushed_total += other.pushed_total;
         self.processed_total += other.processed_total;
@@ -292,14 +293,38 @@ fn encode_queue_figures(
         let label = [("queue", queue.name.as_str())];
         ConstGauge::new(u64::from(most)).encode(family.encode_family(&label)?)?;
     }
-    let help =
-        "Time to drain the queue at the rates of the last minute; absent while it does not shrink";
-    let mut family =
-        encoder.encode_descriptor("queue_drain_seconds", help, None, MetricType::Gauge)?;
-    for queue in queues {
-        let Some(seconds) = queue.drain_seconds else { continue };
-        let label = [("queue", queue.name.as_str())];
-        ConstGauge::new(seconds).encode(family.encode_family(&label)?)?;
+    encode_drain(encoder, queues)
+}
+
+fn encode_drain(
+    encoder: &mut DescriptorEncoder<'_>,
+    queues: &[QueueSnapshot],
+) -> Result<(), Error> {
+    type Value = fn(&DrainForecast) -> Option<f64>;
+    let gauges: [(&str, &str, Value); 3] = [
+        (
+            "queue_drain_seconds",
+            "Time to drain the queue at the present rates; absent while it does not shrink or there is not enough data",
+            DrainForecast::expected_seconds,
+        ),
+        (
+            "queue_drain_shortest_seconds",
+            "Start of the range that contains the time to drain the queue in about 9 of 10 cases",
+            |drain| drain.range().map(|range| range.shortest_seconds),
+        ),
+        (
+            "queue_drain_longest_seconds",
+            "End of the range that contains the time to drain the queue in about 9 of 10 cases",
+            |drain| drain.range().map(|range| range.longest_seconds),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for queue in queues {
+            let Some(seconds) = value(&queue.drain) else { continue };
+            let label = [("queue", queue.name.as_str())];
+            ConstGauge::new(seconds).encode(family.encode_family(&label)?)?;
+        }
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use weir_base::drain::DrainForecast;
+
 use super::rates::{Rate, SAMPLE_INTERVAL, WINDOW};
 
 /// Clients are asked to wait until this part of a full queue (a tenth) has been processed, so that producers do not
@@ -41,7 +43,7 @@ impl FullCap {
 }
 
 /// Why a job was not stored: a cap is reached.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("retry-after={} {}; {}", .retry_after.as_secs(), self.state(), self.forecast())]
 pub(crate) struct QueueFull {
     cap: FullCap,
@@ -50,21 +52,20 @@ pub(crate) struct QueueFull {
     max: u64,
     /// Jobs of the queue, or of all queues.
     waiting: u64,
-    /// Until they are gone. `None`: they do not become fewer.
-    drains_in: Option<Duration>,
-    /// The time span of the rate: less than a minute after a start.
-    measured: Duration,
+    /// When they are gone.
+    drain: DrainForecast,
     retry_after: Duration,
 }
 
 impl QueueFull {
-    /// Describes that `used` of `max` are in use while so many jobs wait in the queue (for the disk: in all queues), whose
-    /// rate was measured so long.
+    /// Describes that `used` of `max` are in use while so many jobs wait in the queue (for the disk: in all queues), with
+    /// their forecast, whose rate was measured so long.
     pub(super) fn new(
         cap: FullCap,
         queue: &str,
         (used, max): (u64, u64),
-        (waiting, rate, measured): (u64, Rate, Duration),
+        (waiting, drain): (u64, DrainForecast),
+        (rate, measured): (Rate, Duration),
     ) -> Box<Self> {
         // A tenant has its share of the workers.
         let share = match cap {
@@ -78,7 +79,6 @@ impl QueueFull {
         };
         // What fills a disk while no job waits is not freed by workers.
         let is_stuck = cap == FullCap::Disk && waiting == 0;
-        let drains_in = rate.drain_seconds(waiting).map(Duration::from_secs_f64);
         Box::new(Self {
             retry_after: match is_stuck {
                 true => RETRY_AFTER_MAX,
@@ -88,8 +88,7 @@ impl QueueFull {
             queue: queue.to_owned(),
             used,
             max,
-            drains_in,
-            measured,
+            drain,
             waiting,
         })
     }
@@ -133,7 +132,7 @@ impl QueueFull {
             FullCap::Disk if self.waiting == 0 => ("", ""),
             FullCap::Disk => ("all queues", "are"),
         };
-        Forecast { of, drains_in: self.drains_in, measured: self.measured }
+        Forecast { of, drain: self.drain }
     }
 }
 
@@ -144,29 +143,35 @@ const NAME_CHARACTERS_MAX: usize = 50;
 struct Forecast {
     /// Whose time it is, with its verb. Without a name: no job waits.
     of: (&'static str, &'static str),
-    drains_in: Option<Duration>,
-    measured: Duration,
+    drain: DrainForecast,
 }
 
 impl fmt::Display for Forecast {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (of, is) = self.of;
-        match self.drains_in {
+        let seconds = |seconds: f64| format!("{seconds:.0} s");
+        match self.drain {
             _ if of.is_empty() => formatter.write_str(
                 "no job waits in a queue: delete scheduled, failed or dead jobs, or allow more",
             ),
-            _ if self.measured < SAMPLE_INTERVAL => {
-                formatter.write_str("Weir has just started, and its rate is not known yet")
+            DrainForecast::Empty => write!(formatter, "{of} {is} empty"),
+            DrainForecast::Drains(range) => {
+                write!(
+                    formatter,
+                    "at the present rates {of} {is} empty in {}",
+                    range.describe(seconds)
+                )
             }
-            Some(time) => write!(
+            DrainForecast::Grows => write!(formatter, "{of} {is} growing"),
+            DrainForecast::Stalled => formatter.write_str("no job is completed"),
+            DrainForecast::TooShort { .. } => {
+                write!(formatter, "there is not enough data yet to tell when {of} {is} empty")
+            }
+            DrainForecast::TooVariable { shortest_seconds } => write!(
                 formatter,
-                "at the rate of the last minute {of} {is} empty in {} s",
-                time.as_secs()
+                "there is not enough data to tell when {of} {is} empty, at least {}",
+                seconds(shortest_seconds)
             ),
-            None if self.measured < WINDOW => {
-                write!(formatter, "{of} did not shrink since Weir started")
-            }
-            None => write!(formatter, "{of} did not shrink in the last minute"),
         }
     }
 }
@@ -188,6 +193,8 @@ fn retry_after(rate: Rate, share: u64, measured: Duration, max: u64) -> Duration
 
 #[cfg(test)]
 mod tests {
+    use weir_base::drain::DrainRange;
+
     use super::*;
 
     fn rate(processed: f64) -> Rate {
@@ -218,51 +225,57 @@ mod tests {
         assert_eq!(seconds(10.0, 20_000), 10);
     }
 
+    /// At two jobs per second, give or take a fifth.
+    fn drains(depth: f64) -> DrainForecast {
+        DrainForecast::Drains(DrainRange {
+            expected_seconds: depth / 2.0,
+            shortest_seconds: depth * 0.4,
+            longest_seconds: depth * 0.6,
+        })
+    }
+
     #[test]
     fn the_error_has_the_limit_the_jobs_and_the_forecast() {
-        let full_after = |waiting, processed, measured| {
-            QueueFull::new(
-                FullCap::Jobs,
-                "mail",
-                (waiting, 100),
-                (waiting, rate(processed), measured),
-            )
-            .to_string()
+        let full = |waiting, processed, drain| {
+            let rate = (rate(processed), MINUTE);
+            QueueFull::new(FullCap::Jobs, "mail", (waiting, 100), (waiting, drain), rate)
+                .to_string()
         };
-        let full = |waiting, processed| full_after(waiting, processed, MINUTE);
         assert_eq!(
-            full(100, 2.0),
+            full(100, 2.0, drains(100.0)),
             "retry-after=5 queue mail is full: 100 of 100 jobs wait (jobs.queues.mail.jobs_max); \
-             at the rate of the last minute it is empty in 50 s"
+             at the present rates it is empty in 50 s (40 s to 60 s)"
         );
         assert_eq!(
-            full(105, 0.0),
+            full(105, 0.0, DrainForecast::Stalled),
             "retry-after=300 queue mail is full: 105 of 100 jobs wait (jobs.queues.mail.jobs_max); \
-             it did not shrink in the last minute"
+             no job is completed"
         );
-        let text = full_after(100, 0.0, Duration::from_secs(30));
+        let text = full(100, 9.0, DrainForecast::default());
         assert!(
-            text.starts_with("retry-after=30 ") && text.ends_with("since Weir started"),
+            text.ends_with("; there is not enough data yet to tell when it is empty"),
             "{text}"
         );
-        let text = full_after(100, 9.0, Duration::from_secs(1));
-        assert!(text.ends_with("its rate is not known yet"), "{text}");
+        let text = full(100, 9.0, DrainForecast::TooVariable { shortest_seconds: 30.0 });
+        assert!(text.ends_with(" to tell when it is empty, at least 30 s"), "{text}");
     }
+
     #[test]
     fn each_cap_is_named_with_its_setting_and_its_value() {
         let full = |cap, used, max| {
-            QueueFull::new(cap, "mail", (used, max), (50, rate(2.0), MINUTE)).to_string()
+            let rate = (rate(2.0), MINUTE);
+            QueueFull::new(cap, "mail", (used, max), (50, drains(50.0)), rate).to_string()
         };
         assert_eq!(
             full(FullCap::Bytes { job: 300 }, 900, 1_000),
             "retry-after=3 queue mail is full: jobs of 900 of 1000 bytes wait, and this one has 300 \
-             (jobs.queues.mail.bytes_max); at the rate of the last minute it is empty in 25 s"
+             (jobs.queues.mail.bytes_max); at the present rates it is empty in 25 s (20 s to 30 s)"
         );
         let name = Some("big \"org\"".to_owned());
         assert_eq!(
             full(FullCap::Tenant { name: name.clone(), is_own: false, tenants: 4 }, 20, 20),
             "retry-after=4 tenant \"big \\\"org\\\"\" of queue mail is full: 20 of 20 jobs wait \
-             (jobs.queues.mail.tenant_jobs_max); at the rate of the last minute the queue is empty in 25 s"
+             (jobs.queues.mail.tenant_jobs_max); at the present rates the queue is empty in 25 s (20 s to 30 s)"
         );
         let own = full(FullCap::Tenant { name, is_own: true, tenants: 1 }, 20, 20);
         assert!(own.contains(r#"(jobs.queues.mail.tenants."big \"org\"".jobs_max)"#), "{own}");
@@ -270,11 +283,11 @@ mod tests {
         assert!(
             disk.contains(
                 "job store is full: 7 of 6 bytes on the disk are in use (jobs.limits.disk_max); "
-            ) && disk.ends_with("all queues are empty in 25 s"),
+            ) && disk.ends_with("all queues are empty in 25 s (20 s to 30 s)"),
             "{disk}"
         );
-        let none =
-            QueueFull::new(FullCap::Disk, "mail", (7, 6), (0, rate(2.0), MINUTE)).to_string();
+        let (empty, rate) = ((0, DrainForecast::Empty), (rate(2.0), MINUTE));
+        let none = QueueFull::new(FullCap::Disk, "mail", (7, 6), empty, rate).to_string();
         assert!(
             none.starts_with("retry-after=300 ") && none.contains("; no job waits in a queue: "),
             "{none}"

@@ -127,8 +127,9 @@ impl<'a, S: Store> Admitted<'a, S> {
         let (rate, queues) = rates.all_in_last_minute();
         let depth = |queue: &&QueueName| self.service.store.depth(queue.as_str()).unwrap_or(0);
         let waiting = queues.iter().map(depth).sum();
-        let measured = rates.measured();
-        Err(QueueFull::new(FullCap::Disk, job.queue, (used, max), (waiting, rate, measured)))
+        let forecast = (waiting, rates.forecast_of_all(waiting));
+        let measured = (rate, rates.measured());
+        Err(QueueFull::new(FullCap::Disk, job.queue, (used, max), forecast, measured))
     }
 
     fn admit_to_queue(
@@ -141,8 +142,9 @@ impl<'a, S: Store> Admitted<'a, S> {
         let waiting = self.waiting(queue);
         let full = |cap: FullCap, used: u64, max: u64| {
             let rates = service.rates.borrow();
-            let (rate, measured) = (rates.last_minute(job.queue), rates.measured());
-            QueueFull::new(cap, job.queue, (used, max), (waiting, rate, measured))
+            let measured = (rates.last_minute(job.queue), rates.measured());
+            let forecast = (waiting, rates.forecast(job.queue, waiting));
+            QueueFull::new(cap, job.queue, (used, max), forecast, measured)
         };
         if let Some(max) = settings.jobs_max
             && waiting >= max

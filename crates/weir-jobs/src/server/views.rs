@@ -151,7 +151,8 @@ fn queue_view<S: Store>(
     queue: &QueueCounts,
     now: Timestamp,
 ) -> view::QueueView {
-    let rate = service.rates.borrow().rate(now, queue);
+    let rates = service.rates.borrow();
+    let (rate, drain) = (rates.rate(now, queue), rates.forecast(queue.name.as_str(), queue.depth));
     let queue_settings = settings.queues.get(&queue.name).cloned().unwrap_or_default();
     view::QueueView {
         name: queue.name.to_string(),
@@ -171,7 +172,7 @@ fn queue_view<S: Store>(
         pushed_per_second: rate.pushed,
         arriving_per_second: rate.arriving,
         processed_per_second: rate.processed,
-        drain_seconds: rate.drain_seconds(queue.depth),
+        drain,
         target_latency_seconds: queue_settings.target_latency.map(|target| target.as_secs_f64()),
         concurrency: queue_settings.concurrency,
         concurrency_in_force: None,

@@ -233,7 +233,7 @@ fn queue_snapshot<S: Store>(
         name: queue.name.to_string(),
         depth: queue.depth,
         latency_seconds: queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64()),
-        drain_seconds: service.rates.borrow().rate(now, queue).drain_seconds(queue.depth),
+        drain: service.rates.borrow().forecast(queue.name.as_str(), queue.depth),
         concurrency: None,
         working: queue.reserved,
         pushed_total: queue.pushed_total,

@@ -56,7 +56,7 @@ const CASES: &[Case] = &[
         > PUSH {"jid":"job-0001","jobtype":"T","args":[],"queue":"a","custom":{"x":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}
         < +OK
         > PUSH {"jid":"job-0002","jobtype":"T","args":[],"queue":"a","custom":{"x":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}
-        < -BUSY retry-after=5 queue a is full: jobs of * of 500 bytes wait, and this one has * (jobs.queues.a.bytes_max); Weir has just started, and its rate is not known yet
+        < -BUSY retry-after=5 queue a is full: jobs of * of 500 bytes wait, and this one has * (jobs.queues.a.bytes_max); there is not enough data yet to tell when it is empty
         > PUSHB [{"jid":"job-0003","jobtype":"T","args":[]},{"jid":"job-0004","jobtype":"T","args":[],"queue":"a","custom":{"x":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}]
         < ${"job-0004":"BUSY retry-after=* (jobs.queues.a.bytes_max)*"}
         > FETCH a
@@ -76,7 +76,7 @@ const CASES: &[Case] = &[
         two_jobs_of_each_tenant,
         r#"
         > PUSHB [{"jid":"job-0001","jobtype":"T","args":["big"],"queue":"a"},{"jid":"job-0002","jobtype":"T","args":["big"],"queue":"a"},{"jid":"job-0003","jobtype":"T","args":["big"],"queue":"a"},{"jid":"job-0004","jobtype":"T","args":["other"],"queue":"a"},{"jid":"job-0005","jobtype":"T","args":["small"],"queue":"a"},{"jid":"job-0006","jobtype":"T","args":["small"],"queue":"a"}]
-        < ${"job-0003":"BUSY retry-after=5 tenant \"big\" of queue a is full: 2 of 2 jobs wait (jobs.queues.a.tenant_jobs_max); Weir has just started, and its rate is not known yet","job-0006":"BUSY retry-after=5 tenant \"small\" of queue a is full: 1 of 1 jobs wait (jobs.queues.a.tenants.\"small\".jobs_max); Weir has just started, and its rate is not known yet"}
+        < ${"job-0003":"BUSY retry-after=5 tenant \"big\" of queue a is full: 2 of 2 jobs wait (jobs.queues.a.tenant_jobs_max); there is not enough data yet to tell when the queue is empty","job-0006":"BUSY retry-after=5 tenant \"small\" of queue a is full: 1 of 1 jobs wait (jobs.queues.a.tenants.\"small\".jobs_max); there is not enough data yet to tell when the queue is empty"}
         > PUSH {"jid":"job-0003","jobtype":"T","args":["big"],"queue":"a"}
         < -BUSY * tenant "big" of queue a is full: 2 of 2 *
         > PUSH {"jid":"job-0007","jobtype":"T","args":["other"],"queue":"a"}
@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
         > PUSH {"jid":"job-0002","jobtype":"T","args":[],"queue":"a"}
         < +OK
         > PUSH {"jid":"job-0003","jobtype":"T","args":[],"queue":"a"}
-        < -BUSY retry-after=5 queue a is full: 2 of 2 jobs wait (jobs.queues.a.jobs_max); Weir has just started, and its rate is not known yet
+        < -BUSY retry-after=5 queue a is full: 2 of 2 jobs wait (jobs.queues.a.jobs_max); there is not enough data yet to tell when it is empty
         > PUSH {"jid":"job-0004","jobtype":"T","args":[]}
         < +OK
         > FETCH a

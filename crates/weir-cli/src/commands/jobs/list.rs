@@ -83,7 +83,7 @@ fn queue_row(queue: &QueueView) -> Vec<String> {
         seconds(queue.latency_seconds),
         format!("{:.1}", queue.recent.pushed_per_second),
         format!("{:.1}", queue.recent.processed_per_second),
-        queue.drain_seconds.map_or_else(|| "-".to_owned(), seconds),
+        queue.drain.describe(seconds),
         queue_state(queue),
     ]
 }
