@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weir_base::clock::Timestamp;
+use weir_base::drain::{NORMAL_QUANTILE, Trend, student_quantile};
 
 /// The change of a queue between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -42,9 +43,11 @@ pub enum Drain {
 ///
 /// At two, 1 in 20 unchanged queues would be reported as changing; at three, 1 in 370.
 const CHANCE_DEVIATIONS: f64 = 3.0;
-/// Half-width of the 95 % interval in standard deviations, when estimated from ten counts
-/// (Student's t).
-const BETWEEN_DEVIATIONS: f64 = 2.26;
+/// Degrees of freedom of a deviation that is estimated from the usual ten intervals between counts.
+const DEGREES: f64 = 9.0;
+/// A rate is never known better than to this share: counts are whole jobs, and rates differ a little from one minute to
+/// the next.
+const RATE_SHARE_MIN: f64 = 0.03;
 /// 95 % upper limit of the expected number of events when none was observed (-ln 0.05).
 const UNSEEN_EVENTS: f64 = 3.0;
 const HOUR_SECONDS: f64 = 3_600.0;
@@ -95,21 +98,19 @@ impl Flow {
         })
     }
 
-    /// Returns the factors that limit the time to drain at 95 % confidence, such as 0.9 and 1.1.
-    /// The second is `None` if the queue may never drain.
-    ///
-    /// Both the measured change and the future one vary by chance. The variance of the future one,
-    /// relative to that of the measured one, is the change divided by the remaining jobs.
+    /// Returns the trend from which the time to drain and its range are computed. Its noise is that
+    /// of the counts in between; ten seconds are too short to measure drift.
     #[must_use]
-    pub fn spread(&self) -> (f64, Option<f64>) {
-        let change = self.change();
-        let to_come = change / (self.after as f64).max(1.0);
-        let chance = BETWEEN_DEVIATIONS * self.deviation() * (1.0 + to_come).sqrt();
-        let slowest = change - chance;
-        (
-            change / (change + chance).max(f64::MIN_POSITIVE),
-            (slowest > 0.0).then(|| change / slowest),
-        )
+    pub fn trend(&self) -> Trend {
+        let window_seconds = self.window.as_secs_f64();
+        Trend {
+            change_per_second: self.net_per_second(),
+            ended_per_second: self.served_per_second(),
+            window_seconds,
+            noise: self.chance().powi(2) / window_seconds.max(f64::MIN_POSITIVE),
+            drift: (RATE_SHARE_MIN * self.net_per_second()).powi(2),
+            ..Trend::default()
+        }
     }
 
     /// Reports whether the queue is known to be steady: within an hour its length changes by less
@@ -118,8 +119,14 @@ impl Flow {
     #[must_use]
     pub fn is_steady(&self) -> bool {
         let seconds = self.window.as_secs_f64();
-        let most = self.change() + BETWEEN_DEVIATIONS * self.deviation() + UNSEEN_EVENTS;
+        let most = self.change() + self.chance() + UNSEEN_EVENTS;
         seconds > 0.0 && most / seconds * HOUR_SECONDS < STEADY_SHARE * self.after as f64
+    }
+
+    /// Returns by how much the change may differ by chance, in jobs.
+    fn chance(&self) -> f64 {
+        let quantile = self.deviation.map_or(NORMAL_QUANTILE, |_| student_quantile(DEGREES));
+        quantile * self.deviation()
     }
 
     fn is_chance(&self) -> bool {
@@ -228,9 +235,10 @@ mod tests {
         let known = |deviation| Flow { deviation: Some(deviation), ..flow(1_000, 900, 0.0) };
         assert_eq!(known(bunch.sqrt()).drain(), Drain::Stands);
         assert_eq!(known(0.0).drain(), Drain::After(Duration::from_secs(90)));
-        let (shorter, longer) = known(10.0).spread();
-        assert!((0.80..0.82).contains(&shorter) && (1.31..1.32).contains(&longer.unwrap()));
-        assert_eq!(known(50.0).spread().1, None);
+        let range = known(10.0).trend().forecast(900.0).range().unwrap();
+        assert!((75.0..77.0).contains(&range.shortest_seconds), "{range:?}");
+        assert!((110.0..113.0).contains(&range.longest_seconds), "{range:?}");
+        assert_eq!(known(60.0).trend().forecast(900.0).range(), None);
         assert_eq!(variance(&[(0.0, 7), (1.0, 6), (2.0, 5), (3.0, 4)]), None);
     }
 

@@ -3,6 +3,8 @@
 //! The rate of a single queue is not enough: when a queue is empty, its threads serve the other
 //! queues of their process. Queues are therefore split into groups that share no process. For each
 //! group, a simulation of the queues ([`fluid`]) refines the estimate from the group's total rate.
+//! The range around it, and the effect of jobs that fail, is that of [`weir_base::drain`], as for
+//! Weir's own queues.
 
 mod fluid;
 #[cfg(test)]
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_base::drain::{DrainForecast, RETRY_DELAY_SECONDS, Retries, Trend};
 
 use self::fluid::FluidQueue;
 use self::teams::LinkedQueues;
@@ -21,22 +24,30 @@ use crate::observation::{ObservedQueue, SidekiqObservation};
 
 /// Larger groups are not simulated; their total rate is used.
 const LINES_MAX: usize = 100;
-/// Narrower ranges are not reported.
-const RANGE_SHARE_MIN: f64 = 0.1;
 
 /// The time to drain of all queues and of each one, as far as known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
     /// Of all served queues.
     pub all: Option<Drain>,
-    /// The range of `all` at 95 % confidence.
+    /// The range of `all`, which contains it in about 9 of 10 cases.
     pub between: Option<Between>,
     /// No time to drain is forecast, because most jobs fail and return to their queues as retries.
     pub is_withheld: bool,
     queues: BTreeMap<String, (Drain, Option<Between>)>,
+    retries: ReturningRetries,
 }
 
-/// A range at 95 % confidence.
+/// Jobs that fail faster than they return.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct ReturningRetries {
+    /// By how much the retry set grows per second.
+    growth_per_second: f64,
+    /// Jobs that all queues complete per second.
+    served_per_second: f64,
+}
+
+/// A range that contains the time to drain in about 9 of 10 cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Between {
     /// At least.
@@ -46,14 +57,55 @@ pub struct Between {
 }
 
 impl Between {
-    /// Returns the range around `drain` by the variation of `flow`, or `None` if it is within 10 %.
-    fn around(drain: Drain, flow: &Flow) -> Option<Self> {
-        let Drain::After(left) = drain else { return None };
-        let (shorter, longer) = flow.spread();
-        let is_narrow = longer.is_some_and(|longer| longer - shorter <= 2.0 * RANGE_SHARE_MIN);
-        let of = |factor: f64| seconds(left.as_secs_f64() * factor);
-        let between = || Self { shortest: of(shorter), longest: longer.map(of) };
-        (!is_narrow).then(between)
+    /// Returns the range without its end if that is not known.
+    fn unless(self, has_no_end: bool) -> Self {
+        Self { longest: self.longest.filter(|_| !has_no_end), ..self }
+    }
+}
+
+/// Reports whether jobs wait that no thread serves yet: how long they take is not known.
+fn is_unmeasured(line: &FluidQueue) -> bool {
+    line.waits && line.served <= 0.0
+}
+
+impl ReturningRetries {
+    fn of(jobs: &SidekiqObservation) -> Self {
+        let growth = jobs.retries.flow.known().filter(|flow| flow.drain() == Drain::Grows);
+        let served = jobs.queues.iter().filter_map(|queue| queue.flow.known());
+        Self {
+            growth_per_second: growth.map_or(0.0, Flow::net_per_second),
+            served_per_second: served.map(Flow::served_per_second).sum(),
+        }
+    }
+
+    /// Returns the time to drain and its range, if `left` is what the present rates give. Each queue has its share of
+    /// the jobs that fail, which come back to it after a while.
+    fn forecast(self, left: Duration, flow: &Flow) -> (Drain, Option<Between>) {
+        let share = flow.served_per_second() / self.served_per_second.max(f64::MIN_POSITIVE);
+        let retries = Retries {
+            delay_seconds: RETRY_DELAY_SECONDS,
+            due_per_second: 0.0,
+            failing_per_second: self.growth_per_second * share.min(1.0),
+        };
+        let trend = Trend { retries, ..flow.trend() };
+        // As many jobs as take so long at the rate of the flow.
+        let depth = left.as_secs_f64() * -trend.change_per_second;
+        let expected = match self.growth_per_second > 0.0 {
+            true => trend.expected_seconds(depth).map(seconds),
+            false => Some(left),
+        };
+        let Some(expected) = expected else { return (Drain::Stands, None) };
+        let between = match trend.forecast(depth) {
+            DrainForecast::Drains(range) => Some(Between {
+                shortest: seconds(range.shortest_seconds),
+                longest: Some(seconds(range.longest_seconds)),
+            }),
+            DrainForecast::TooVariable { shortest_seconds } => {
+                Some(Between { shortest: seconds(shortest_seconds), longest: None })
+            }
+            _ => None,
+        };
+        (Drain::After(expected), between)
     }
 }
 
@@ -61,7 +113,7 @@ impl Forecast {
     /// Computes the forecast from two samples of a system.
     #[must_use]
     pub fn of(jobs: &SidekiqObservation) -> Self {
-        let mut forecast = Self::default();
+        let mut forecast = Self { retries: ReturningRetries::of(jobs), ..Self::default() };
         let groups = teams::groups(jobs);
         let is_known = groups.iter().all(|group| group.flow().is_some());
         let ends: Vec<_> = groups.iter().filter_map(|group| forecast.add(group)).collect();
@@ -124,14 +176,27 @@ impl Forecast {
             _ => vec![None; lines.len()],
         };
         for (queue, (line, end)) in group.queues().zip(lines.iter().zip(&ends)) {
-            if let Some(known) = own(queue, line, *end) {
-                self.queues.insert(queue.name.clone(), known);
-            }
+            let Some(own) = queue.flow.known() else { continue };
+            let drain = of_queue(own, line, *end);
+            // A queue that is served once others are empty has the range of all of them.
+            let moves = matches!(own.drain(), Drain::After(_));
+            let mut known = self.with_range(drain, flow.as_ref().filter(|_| !moves).unwrap_or(own));
+            known.1 = known.1.map(|it| it.unless(is_unmeasured(line)));
+            self.queues.insert(queue.name.clone(), known);
         }
         let flow = flow?;
-        let drain = of_group(&flow, &lines, &ends);
+        let (drain, between) = self.with_range(of_group(&flow, &lines, &ends), &flow);
+        let has_unmeasured = lines.iter().any(is_unmeasured);
+        let between = between.map(|it| it.unless(has_unmeasured));
         let is_behind = lines.iter().any(|line| line.waits);
-        Some(GroupForecast { drain, between: Between::around(drain, &flow), is_behind })
+        Some(GroupForecast { drain, between, is_behind })
+    }
+
+    fn with_range(&self, drain: Drain, flow: &Flow) -> (Drain, Option<Between>) {
+        match drain {
+            Drain::After(left) if flow.net_per_second() < 0.0 => self.retries.forecast(left, flow),
+            drain => (drain, None),
+        }
     }
 }
 
@@ -164,18 +229,11 @@ fn of_group(flow: &Flow, lines: &[FluidQueue], ends: &[Option<f64>]) -> Drain {
 
 /// Returns the time to drain of one queue. Growing queues are reported as growing; queues that get
 /// threads only once others are empty end with the simulation.
-fn own(
-    queue: &ObservedQueue,
-    line: &FluidQueue,
-    end: Option<f64>,
-) -> Option<(Drain, Option<Between>)> {
-    let flow = queue.flow.known()?;
-    let drain = match (flow.drain(), end) {
+fn of_queue(flow: &Flow, line: &FluidQueue, end: Option<f64>) -> Drain {
+    match (flow.drain(), end) {
         (Drain::After(_) | Drain::Stands, Some(end)) if line.waits => Drain::After(seconds(end)),
         (drain, _) => drain,
-    };
-    let moves = matches!(flow.drain(), Drain::After(_));
-    Some((drain, Between::around(drain, flow).filter(|_| moves)))
+    }
 }
 
 fn seconds(seconds: f64) -> Duration {

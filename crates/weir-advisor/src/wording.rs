@@ -25,13 +25,14 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// Formats a duration with its range if chance makes a difference: "30 min", "30 min (25 min to 41
+/// Formats a duration with its range if that is wider than a tenth: "30 min", "30 min (25 min to 41
 /// min)". The range is rounded outwards, so that it contains the duration.
 #[must_use]
 pub fn about(left: Duration, between: Option<Between>) -> String {
     let shown = duration(left);
     // A range is too coarse for less than a second.
-    let Some(Between { shortest, longest }) = between.filter(|_| left >= SECOND) else {
+    let is_shown = |between: &Between| left >= SECOND && !is_narrow(left, *between);
+    let Some(Between { shortest, longest }) = between.filter(is_shown) else {
         return shown;
     };
     let shortest = one_unit(shortest.min(left), |seconds, length| seconds / length);
@@ -45,6 +46,13 @@ pub fn about(left: Duration, between: Option<Between>) -> String {
         Some(longest) => format!("{shown} ({shortest} to {longest})"),
         None => format!("{shown} (at least {shortest})"),
     }
+}
+
+/// Reports whether the whole range is within a tenth of the duration.
+fn is_narrow(left: Duration, between: Between) -> bool {
+    let tenth = left / 10;
+    between.shortest >= left.saturating_sub(tenth)
+        && between.longest.is_some_and(|longest| longest <= left.saturating_add(tenth))
 }
 
 /// Rounds a duration to one unit, of which there are at least two: "43 min", "3 h". `divided` divides
@@ -181,11 +189,13 @@ mod tests {
             about(Duration::from_secs(left), Some(Between { shortest, longest }))
         };
         // Rounded to the nearest hour, this was "2 h 40 min (3 h to 3 h)".
-        assert_eq!(range(9_600, 9_060, Some(10_200)), "2 h 40 min (2 h to 3 h)");
-        assert_eq!(range(9_600, 9_060, None), "2 h 40 min (at least 2 h)");
+        assert_eq!(range(9_600, 8_000, Some(10_700)), "2 h 40 min (2 h to 3 h)");
+        assert_eq!(range(9_600, 8_000, None), "2 h 40 min (at least 2 h)");
         assert_eq!(range(150, 110, Some(169)), "2 min 30 s (1 min 50 s to 3 min)");
-        assert_eq!(range(420_000, 400_000, Some(440_000)), "4 days 20 h (4 days to 6 days)");
+        assert_eq!(range(420_000, 350_000, Some(480_000)), "4 days 20 h (4 days to 6 days)");
         assert_eq!(range(7_200, 7_200, Some(7_200)), "2 h");
+        assert_eq!(range(7_200, 6_480, Some(7_920)), "2 h", "within a tenth");
+        assert_eq!(range(7_200, 6_470, Some(7_920)), "2 h (107 min to 3 h)");
         assert_eq!(range(60, 70, Some(50)), "1 min", "whatever was estimated");
         let millis = |left: u64, shortest: u64, longest: u64| {
             let of = Duration::from_millis;

@@ -482,7 +482,7 @@ mod tests {
         let expected = "40,000 jobs wait, the oldest for 2 min; arrival rate 10.0/s, completion \
                         rate 30.0/s";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.consequence, "It will be empty in 33 min 20 s (27 min to 44 min).");
+        assert_eq!(finding.consequence, "It will be empty in 33 min 20 s (28 min to 41 min).");
         assert_eq!(finding.next_step(), Some("weir plan"));
     }
 
@@ -922,7 +922,7 @@ mod tests {
         assert_eq!(severity(3_000, 2_000, 599), Severity::Notice);
         assert_eq!(severity(3_000, 2_000, 600), Severity::Warning, "its jobs are late already");
         assert_eq!(severity(41_000, 40_000, 120), Severity::Notice, "400 s, at most 440 s");
-        assert_eq!(severity(11_220, 11_000, 120), Severity::Warning, "500 s, but up to 640 s");
+        assert_eq!(severity(11_200, 11_000, 120), Severity::Warning, "550 s, but up to 650 s");
         assert_eq!(severity(2_000, 2_000, 120), Severity::Warning, "it does not shrink");
     }
 
