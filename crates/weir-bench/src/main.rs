@@ -10,6 +10,7 @@ mod draw;
 mod envelope;
 mod event_loop;
 mod exodus;
+mod forecasts;
 mod front;
 mod front_worker;
 mod gems;
@@ -68,6 +69,13 @@ enum Bench {
     ExodusWorker(Box<exodus::ExodusWorkerFlags>),
     /// Quiet tenants beside a hog in one queue of a real Weir: how long the jobs of the quiet ones wait.
     Tenants(Box<tenants::TenantsFlags>),
+    /// Backlogs that drain in a real Weir and in Sidekiq: how many do so within the range that was forecast.
+    ///
+    /// Exit code 1: fewer than --within-min of the forecasts were right, or there were too few ranges.
+    Forecasts(Box<forecasts::ForecastsFlags>),
+    /// A worker process of `forecasts`, which starts it.
+    #[command(hide = true)]
+    ForecastsWorker(Box<forecasts::ForecastsWorkerFlags>),
     /// All parts of one Weir or of three under load, while faults are injected; nothing may be lost, repeated or reordered.
     ///
     /// It starts real Weirs, Redis and Postgres, and prints a report in Markdown. Some faults need root: they are skipped
@@ -99,6 +107,8 @@ fn main() -> ExitCode {
         Bench::Exodus(flags) => exodus::run(flags, &mut output),
         Bench::ExodusWorker(flags) => exodus::run_worker(flags, &mut output),
         Bench::Tenants(flags) => tenants::run(flags, &mut output),
+        Bench::Forecasts(flags) => forecasts::run(flags, &mut output),
+        Bench::ForecastsWorker(flags) => forecasts::run_worker(flags, &mut output),
         Bench::Soak(flags) => soak::run(flags, &mut output),
         Bench::SoakWorker(flags) => soak::run_worker(flags, &mut output),
         Bench::FrontWorker(flags) => front_worker::run(flags, &mut output),

@@ -69,6 +69,12 @@ impl WeirProcess {
         Ok(command.output().with_context(|| format!("weir {}", arguments.join(" ")))?.stdout)
     }
 
+    /// Runs a command of Weir that reads no settings. Returns its standard output.
+    pub(crate) fn command_without_config(&self, arguments: &[&str]) -> Result<Vec<u8>> {
+        let output = Command::new(&self.program).args(arguments).output();
+        Ok(output.with_context(|| format!("weir {}", arguments.join(" ")))?.stdout)
+    }
+
     /// Fails if it has ended.
     pub(crate) fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {

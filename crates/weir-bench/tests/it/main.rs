@@ -5,6 +5,7 @@ mod fake_app;
 mod fake_index;
 mod fake_realtime;
 mod fake_server;
+mod forecasts;
 mod front;
 mod front_worker;
 mod gems;
