@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use fastrand::Rng;
 
-use super::round::Round;
 use super::scenarios::QueueScenario;
 use crate::jobs::connect::Control;
 use crate::jobs::server_url::ServerUrl;
@@ -25,12 +24,17 @@ pub(super) fn push_backlog(server: &ServerUrl, scenario: &QueueScenario) -> Resu
     Ok(())
 }
 
-/// Pushes what arrives until the round ends.
-pub(super) fn produce(round: &Round, scenario: &QueueScenario, random: &mut Rng) -> Result<()> {
-    let mut producer = Control::open(&round.server, REPLY_TIMEOUT)?;
+/// Pushes what arrives until the round ends. `sleep_until` returns whether it goes on at that time.
+pub(super) fn produce(
+    server: &ServerUrl,
+    scenario: &QueueScenario,
+    random: &mut Rng,
+    sleep_until: impl Fn(Duration) -> bool,
+) -> Result<()> {
+    let mut producer = Control::open(server, REPLY_TIMEOUT)?;
     let mut now = Duration::ZERO;
     while let Some((at, jobs)) = scenario.arrivals.next(now, random) {
-        if !round.sleep_until(at) {
+        if !sleep_until(at) {
             break;
         }
         push(&mut producer, &scenario.queue, jobs)?;

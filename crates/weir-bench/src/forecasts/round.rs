@@ -56,7 +56,8 @@ impl RunningRound {
         for scenario in scenarios {
             let seed = random.u64(..);
             running.spawn(scenario, move |round, scenario| {
-                producer::produce(round, scenario, &mut Rng::with_seed(seed))
+                let mut random = Rng::with_seed(seed);
+                producer::produce(&round.server, scenario, &mut random, |at| round.sleep_until(at))
             })?;
             for worker in scenario.workers.clone() {
                 let seed = random.u64(..);
