@@ -299,7 +299,7 @@ pub struct QueueView {
 
 /// The rates of a queue over about the last ten seconds: long enough to smooth, short enough to be
 /// current. Less after a start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecentRates {
     pub pushed_per_second: f64,
     /// Jobs per second that begin to wait, and of those that fail and will come back.
