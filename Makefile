@@ -42,6 +42,7 @@ check: ## format, lints, dependency edges, licences, docs, dashboards, alert rul
 	cargo run --quiet --locked -p xtask -- docs
 	cargo run --quiet --locked -p xtask -- words
 	cargo run --quiet --locked -p xtask -- dashboards
+	cargo run --quiet --locked -p xtask -- openapi
 	@if promtool --version >/dev/null 2>&1; then promtool test rules e2e/prometheus/*.test.yml; fi
 
 bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
@@ -84,6 +85,7 @@ docs: ## write the pages of docs/reference and the dashboard that come from the 
 	target/debug/weir reference settings > docs/reference/settings.md
 	target/debug/weir reference schema > docs/reference/weir.schema.json
 	target/debug/weir reference cli > docs/reference/cli.md
+	cargo run --quiet --locked -p xtask -- openapi write
 	cargo run --quiet --locked -p xtask -- dashboards write
 	cargo run --quiet --locked -p xtask -- site target/docs-site
 

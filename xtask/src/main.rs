@@ -1,4 +1,4 @@
-//! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|words|dashboards|test`:
+//! Developer automation. Checks and tests, `cargo xtask edges|licences|docs|words|dashboards|openapi|test`:
 //!
 //! - [`edges`]: crates depend only on what ARCHITECTURE.md allows; circles of files don't grow.
 //! - [`licences`]: every dependency has a licence that deny.toml allows; `licences write FILE` writes the texts
@@ -9,6 +9,8 @@
 //! - [`words`]: words that the glossary replaces are not used where users read them.
 //! - [`dashboards`]: deploy/grafana matches the definitions of the metrics, and alert rules name existing metrics;
 //!   `dashboards write` generates it.
+//! - [`openapi`]: docs/reference has the OpenAPI document and the page of the admin API as its routes are; `openapi write`
+//!   generates them.
 //! - [`suites`]: all tests (or those of `test rust|doc|clients|browser`), with a line of counts at the end. Its suite
 //!   `rust` is the command `executables` ([`executables`]).
 //!
@@ -39,6 +41,7 @@ mod lines;
 mod literals;
 mod metadata;
 mod names;
+mod openapi;
 mod server;
 mod settings;
 mod site;
@@ -95,7 +98,7 @@ fn main() -> ExitCode {
 }
 
 const USAGE: &str = "usage: cargo xtask COMMAND
-checks:   edges, licences [write FILE], docs, words, dashboards [write]
+checks:   edges, licences [write FILE], docs, words, dashboards [write], openapi [write]
 writes:   site FOLDER, archive FOLDER
 tests:    test [rust|doc|clients|browser], executables
 measures: lines, names [--list], circles [CRATE], settings, dependencies";
@@ -114,6 +117,8 @@ fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
         ["archive", folder] => return archive::unlink(Path::new(folder)),
         ["dashboards"] => return dashboards::check(root),
         ["dashboards", "write"] => return dashboards::write(root),
+        ["openapi"] => return Ok(openapi::check(root)),
+        ["openapi", "write"] => openapi::write(root),
         ["lines"] => lines::report(root),
         ["names"] => names::report(root, false),
         ["names", "--list"] => names::report(root, true),

@@ -2,12 +2,24 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_settings::Choice;
 
 /// What a user or a token may do. Each role may do what the ones before it may.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Choice,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    Choice,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

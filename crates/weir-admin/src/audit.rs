@@ -13,11 +13,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use axum::{Json, Router};
 use weir_access::{AuditLog, AuditPage, AuditQuery, Caller, Role, Via, change};
 use weir_base::admin_api::{AdminError, Params};
 
+use crate::api_routes::{ApiRoutes, get};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::response::AdminResult;
 
 /// The header in which the command line names the user who called it by sudo. Only root's is read.
@@ -31,9 +33,19 @@ pub struct SocketPeer {
     pub uid: u32,
 }
 
+fn routes() -> ApiRoutes<AuditLog> {
+    ApiRoutes::new().route("/audit", get(list))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
 /// Returns the routes.
 pub fn router(log: AuditLog) -> Router {
-    Router::new().route("/audit", get(list)).with_state(log)
+    routes().into_router().with_state(log)
 }
 
 /// Records what is changed by `router`, which serves the socket: its users have the role admin.

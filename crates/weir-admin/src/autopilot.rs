@@ -11,23 +11,34 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
 use axum::{Json, Router};
 use weir_autopilot::journal::JournalEntry;
 use weir_autopilot::view::{AutopilotStatus, JournalQuery, ModeChange, OverrideChange};
 use weir_autopilot::{AutopilotHandle, CommandError};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
+use crate::api_routes::{ApiRoutes, get, post};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::response::AdminResult;
 
-/// Returns the routes; they return an error if no autopilot runs here.
-pub fn router(autopilot: Option<AutopilotHandle>) -> Router {
-    Router::new()
+fn routes() -> ApiRoutes<Option<AutopilotHandle>> {
+    ApiRoutes::new()
         .route("/autopilot", get(status))
         .route("/autopilot/journal", get(journal))
         .route("/autopilot/mode", post(set_mode))
         .route("/autopilot/override", post(set_override))
-        .with_state(autopilot)
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
+/// Returns the routes; they return an error if no autopilot runs here.
+pub fn router(autopilot: Option<AutopilotHandle>) -> Router {
+    routes().into_router().with_state(autopilot)
 }
 
 async fn status(State(autopilot): State<Option<AutopilotHandle>>) -> AdminResult<AutopilotStatus> {

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::routing::{get, post};
 use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 use weir_base::switch::Pattern;
@@ -40,6 +40,9 @@ use weir_gems::view;
 pub(crate) use self::errors::not_served;
 use self::identity::identity;
 pub use self::mirror::{Accept, SyncRequest, SyncStarted};
+use crate::api_routes::{ApiRoutes, get, post};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::response::{AdminResult, Done, row_limit};
 use weir_gems::Gems;
 
@@ -51,7 +54,7 @@ pub struct OperatedGems {
 }
 
 /// The body of `POST gems/yank`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Yank {
     pub name: String,
     pub number: String,
@@ -61,7 +64,7 @@ pub struct Yank {
 }
 
 /// The body of `POST gems/keys`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NewKey {
     /// The owner of the key, for people.
     pub name: String,
@@ -75,7 +78,7 @@ pub struct NewKey {
 }
 
 /// A created key.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CreatedKey {
     /// The key's text, which is not stored and cannot be shown again.
     pub secret: String,
@@ -84,17 +87,13 @@ pub struct CreatedKey {
 }
 
 /// The body of `POST gems/keys/revoke`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Revoke {
     pub id: u64,
 }
 
-/// Returns the routes; without gems they return an error.
-pub fn router(gems: Option<OperatedGems>) -> Router {
-    let Some(OperatedGems { index, .. }) = gems else {
-        return errors::router();
-    };
-    let pages = Router::new()
+fn routes() -> ApiRoutes<Arc<Gems>> {
+    ApiRoutes::new()
         .route("/overview", get(overview))
         .route("/names", get(names))
         .route("/gem", get(gem))
@@ -108,6 +107,21 @@ pub fn router(gems: Option<OperatedGems>) -> Router {
         .route("/mirror", get(mirror::state))
         .route("/mirror/sync", post(mirror::sync))
         .route("/mirror/accept", post(mirror::accept))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
+/// Returns the routes; without gems they return an error.
+pub fn router(gems: Option<OperatedGems>) -> Router {
+    let Some(OperatedGems { index, .. }) = gems else {
+        return errors::router();
+    };
+    let pages = routes()
+        .into_router()
         .fallback(async || AdminError::no_such_page())
         .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(index);
@@ -121,7 +135,7 @@ async fn overview(State(index): State<Arc<Gems>>) -> AdminResult<view::Overview>
     index.overview().await.map(Json).map_err(errors::store_error)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct NamesQuery {
     #[serde(default)]
     search: String,
@@ -137,7 +151,7 @@ async fn names(
     page.map(Json).map_err(errors::store_error)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct GemQuery {
     name: String,
     limit: Option<usize>,

@@ -34,15 +34,20 @@ mod errors;
 mod export;
 mod lines;
 
+pub(crate) use self::errors::handle_error;
+
 use axum::body::Body;
 use axum::extract::{Path, State};
+use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
-use axum::routing::{get, post};
 use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 
+use crate::api_routes::{ApiRoutes, get, post};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::response::AdminResult;
 use weir_jobs::handle::{
     CancelQuery, CronAction, Handle, HandleError, ImportMode, JobQuery, JobTypeQuery,
@@ -58,13 +63,13 @@ const BATCHES: usize = 100;
 const RESERVATIONS: usize = 100;
 
 /// `{"count":n}`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobCount {
     pub count: u64,
 }
 
 /// The body of `POST act`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Act {
     pub place: String,
     pub which: Which,
@@ -72,14 +77,14 @@ pub struct Act {
 }
 
 /// The body of `POST queues/act`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ActOnQueues {
     pub queues: Queues,
     pub action: QueueVerb,
 }
 
 /// The body of `POST workers/signal`. Without `wid`: all workers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SignalWorkers {
     #[serde(default)]
     pub wid: Option<String>,
@@ -87,14 +92,14 @@ pub struct SignalWorkers {
 }
 
 /// The body of `POST cron/act`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ActOnCron {
     pub name: String,
     pub action: CronAction,
 }
 
 /// [`Action`] by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobAction {
     Requeue,
@@ -105,7 +110,7 @@ pub enum JobAction {
 }
 
 /// [`QueueAction`] by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueVerb {
     Pause,
@@ -138,9 +143,8 @@ impl From<QueueVerb> for QueueAction {
     }
 }
 
-/// Returns the routes for the server behind `handle`.
-pub fn router(handle: Handle) -> Router {
-    Router::new()
+fn routes() -> ApiRoutes<Handle> {
+    ApiRoutes::new()
         .route("/overview", get(overview))
         .route("/queues", get(queues))
         .route("/queues/act", post(act_on_queues))
@@ -171,6 +175,18 @@ pub fn router(handle: Handle) -> Router {
         .route("/tasks/{id}", get(task))
         .route("/tasks/{id}/stop", post(stop_task))
         .route("/tasks/{id}/resume", post(resume_task))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
+/// Returns the routes for the server behind `handle`.
+pub fn router(handle: Handle) -> Router {
+    routes()
+        .into_router()
         .fallback(async || AdminError::no_such_page())
         .method_not_allowed_fallback(async || AdminError::wrong_method())
         .with_state(handle)
@@ -188,7 +204,7 @@ async fn limits(State(handle): State<Handle>) -> AdminResult<view::JobLimitsView
     Ok(Json(handle.limits().await.map_err(errors::handle_error)?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct BatchesQuery {
     after: Option<String>,
     limit: Option<usize>,
@@ -267,7 +283,7 @@ async fn workers(State(handle): State<Handle>) -> AdminResult<Vec<view::JobWorke
     Ok(Json(handle.workers().await.map_err(errors::handle_error)?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ReservationsQuery {
     limit: Option<usize>,
 }
@@ -301,7 +317,7 @@ async fn backup_point(State(handle): State<Handle>) -> AdminResult<view::BackupP
 async fn export_jobs(
     State(handle): State<Handle>,
     Params(query): Params<JobQuery>,
-) -> Result<impl IntoResponse, AdminError> {
+) -> Result<([(HeaderName, &'static str); 1], Body), AdminError> {
     let body = export::Export::start(handle, query).await.map_err(errors::handle_error)?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)))
 }
@@ -310,7 +326,7 @@ async fn push(State(handle): State<Handle>, body: Body) -> AdminResult<view::Pus
     lines::store_lines(&handle, body, lines::LineKind::Jobs).await.map(Json)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ImportQuery {
     #[serde(default)]
     only_absent: bool,

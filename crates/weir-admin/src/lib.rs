@@ -10,10 +10,12 @@
 //! - [`switches`], [`restart`]: requests that concern several parts or the process.
 //! - [`status`]: one router for everything, `/v1/status`, `/health`, `/ready` and `/metrics`.
 //! - [`measured`], [`observed`]: the inputs of doctor.
+//! - [`openapi`]: the description of all requests; `api_routes`: routes that describe themselves.
 //! - [`paused_apps`]: apps that operators have paused, kept across restarts.
 //! - [`process_metrics`], [`verdict_metrics`], [`workers_metrics`]: metrics of no single part;
 //!   `exposition`: their formats.
 
+mod api_routes;
 pub mod audit;
 pub mod autopilot;
 mod exposition;
@@ -21,6 +23,7 @@ pub mod gems;
 pub mod jobs;
 pub mod measured;
 pub mod observed;
+pub mod openapi;
 pub mod paused_apps;
 pub mod process_metrics;
 pub mod realtime;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::routing::get;
 use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::MissedTickBehavior;
 use weir_advisor::observation::{Fact, Observation, RequestPath, Throughput};
@@ -22,6 +22,9 @@ use weir_jobs::handle::Handle;
 
 use self::goodput::JobMeasurements;
 use self::paths::RequestMeasurements;
+use crate::api_routes::{ApiRoutes, get};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::status::CurrentVerdict;
 use crate::workers::Front;
 
@@ -33,7 +36,7 @@ mod peaks;
 const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// All measurements. Parts that are not served are None.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Parts {
     /// Over the last five minutes.
     pub requests: Option<Vec<RequestPath>>,
@@ -142,10 +145,23 @@ fn own_findings(verdict: Verdict) -> Vec<VerdictFinding> {
     verdict.findings.into_iter().filter(|it| !is_of_doctor(&it.finding.rule)).collect()
 }
 
+async fn parts(State(measured): State<Measured>) -> Json<Parts> {
+    Json(measured.parts())
+}
+
+fn routes() -> ApiRoutes<Measured> {
+    ApiRoutes::new().route("/measured", get(parts))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
 /// Returns the route.
 pub fn router(measured: Measured) -> Router {
-    let handler = async |State(measured): State<Measured>| Json(measured.parts());
-    Router::new().route("/measured", get(handler)).with_state(measured)
+    routes().into_router().with_state(measured)
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ mod operated;
 mod tail;
 
 use axum::extract::State;
-use axum::routing::{get, post};
 use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput, Params};
 use weir_realtime::operations::{EventPublished, PublishEvent};
@@ -29,16 +29,19 @@ use weir_realtime::view;
 
 pub(crate) use self::errors::not_served;
 pub use self::operated::Realtime;
+use crate::api_routes::{ApiRoutes, get, post};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::response::{AdminResult, row_limit};
 
 /// `{"count":n}`
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
     pub count: usize,
 }
 
 /// The body of `POST realtime/disconnect`: all connections of a user, or one connection.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Disconnect {
     User { app: String, user: String },
@@ -47,18 +50,14 @@ pub enum Disconnect {
 
 /// The histories that were written to `backup-histories` in `data_dir`, for a backup that removes
 /// the file. No file exists if they are in Redis.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SavedHistories {
     pub channels: usize,
     pub events: usize,
 }
 
-/// Returns the routes; without realtime they return an error.
-pub fn router(realtime: Option<Realtime>) -> Router {
-    let Some(realtime) = realtime else {
-        return errors::router();
-    };
-    let pages = Router::new()
+fn routes() -> ApiRoutes<Realtime> {
+    ApiRoutes::new()
         .route("/overview", get(overview))
         .route("/settings", get(settings))
         .route("/channels", get(channels))
@@ -69,6 +68,21 @@ pub fn router(realtime: Option<Realtime>) -> Router {
         .route("/publish", post(publish))
         .route("/disconnect", post(disconnect))
         .route("/backup", post(backup))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
+/// Returns the routes; without realtime they return an error.
+pub fn router(realtime: Option<Realtime>) -> Router {
+    let Some(realtime) = realtime else {
+        return errors::router();
+    };
+    let pages = routes()
+        .into_router()
         .fallback(async || AdminError::no_such_page())
         .method_not_allowed_fallback(async || AdminError::wrong_method());
     Router::new().nest("/realtime", pages).with_state(realtime)
@@ -92,7 +106,7 @@ async fn settings(State(realtime): State<Realtime>) -> Json<view::SettingsView> 
     Json(realtime.hub.settings_view())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ChannelsQuery {
     app: String,
     #[serde(default)]
@@ -109,7 +123,7 @@ async fn channels(
     page.map(Json).ok_or_else(error)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ChannelQuery {
     app: String,
     name: String,
@@ -123,7 +137,7 @@ async fn channel(
     channel.map(Json).ok_or_else(|| errors::no_such_channel(&query.name))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ListQuery {
     app: String,
     channel: String,

@@ -10,10 +10,12 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::routing::post;
 use axum::{Json, Router};
 use weir_supervisor::control::ParentCommand;
 
+use crate::api_routes::{ApiRoutes, post};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::response::{AdminResult, Done};
 use crate::workers::ParentCommands;
 
@@ -28,12 +30,19 @@ pub struct Restart {
     pub deadline: Duration,
 }
 
+fn routes() -> ApiRoutes<Restart> {
+    ApiRoutes::new().route("/restart", post(replace_service)).route("/upgrade", post(upgrade))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
 /// Returns the routes.
 pub fn router(restart: Restart) -> Router {
-    Router::new()
-        .route("/restart", post(replace_service))
-        .route("/upgrade", post(upgrade))
-        .with_state(restart)
+    routes().into_router().with_state(restart)
 }
 
 async fn replace_service(State(restart): State<Restart>) -> AdminResult<Done> {

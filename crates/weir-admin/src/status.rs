@@ -9,9 +9,9 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use axum::{Json, Router};
 use prometheus_client::registry::Registry;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_advisor::Verdict;
 use weir_base::clock::{Clock, Timestamp};
@@ -19,17 +19,22 @@ use weir_jobs::handle::Handle;
 use weir_jobs::view::JobServerOverview;
 use weir_realtime::hub::Hub;
 
+use crate::api_routes::{ApiRoutes, get};
 use crate::exposition::Format;
 use crate::gems::{self, OperatedGems};
 use crate::jobs;
+use crate::openapi::embedded;
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::realtime::{self, Realtime};
+use crate::response::AdminResult;
 use crate::restart::{self, Restart};
 use crate::switches::{self, Switches};
 use crate::workers::{self, AppRow};
 use weir_gems::Gems;
 
 /// The response of `/v1/status`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub version: String,
     pub pid: u32,
@@ -118,6 +123,16 @@ pub struct StatusSources {
     pub verdict: CurrentVerdict,
 }
 
+fn routes() -> ApiRoutes<StatusState> {
+    ApiRoutes::new().route("/status", get(status))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
 /// Returns the admin API, version 1, without its prefix: each part's routes, and the shared ones.
 pub fn api(
     jobs: Option<Handle>,
@@ -144,35 +159,57 @@ pub fn api(
         .merge(workers::router(front.clone()))
         .merge(restart::router(restart))
         .nest("/jobs", jobs_routes)
-        .route("/status", get(status).with_state((jobs, hub, index, front, status_sources)))
+        .merge(embedded::router())
+        .merge(routes().into_router().with_state((jobs, hub, index, front, status_sources)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
+}
+
+type ReadyState = (Option<Handle>, Option<Arc<Gems>>);
+
+fn public() -> ApiRoutes<ReadyState> {
+    ApiRoutes::new().route("/health", get(async || "ok\n")).route("/ready", get(ready))
+}
+
+/// Returns the descriptions of the routes without a token.
+#[cfg(feature = "openapi")]
+pub(crate) fn public_operations() -> Vec<Operation> {
+    public().into_operations()
+}
+
+fn metrics_routes() -> ApiRoutes<Arc<Registry>> {
+    ApiRoutes::new().route("/metrics", get(metrics))
+}
+
+/// Returns the description of `/metrics`.
+#[cfg(feature = "openapi")]
+pub(crate) fn metrics_operations() -> Vec<Operation> {
+    metrics_routes().into_operations()
 }
 
 /// Returns `/health`, which always succeeds, and `/ready`, which succeeds if the job server accepts
 /// jobs and the gem index can be read, as far as they are served, and otherwise responds with 503
 /// and the reason.
 pub fn public_routes(jobs: Option<Handle>, gems: Option<Arc<Gems>>) -> Router {
-    Router::new()
-        .route("/health", get(async || "ok\n"))
-        .route("/ready", get(ready))
-        .with_state((jobs, gems))
+    public().into_router().with_state((jobs, gems))
 }
 
 /// Returns `/metrics`, in the format that the client accepts.
 pub fn metrics_route(registry: Arc<Registry>) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state(registry)
+    metrics_routes().into_router().with_state(registry)
 }
 
 type StatusState =
     (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Gems>>, workers::Front, StatusSources);
 
-async fn status(State((handle, hub, index, front, sources)): State<StatusState>) -> Response {
+async fn status(
+    State((handle, hub, index, front, sources)): State<StatusState>,
+) -> AdminResult<Status> {
     let StatusSources { facts, verdict } = sources;
     let (mut jobs, mut problem) = (None, None);
     if let Some(handle) = handle {
         match handle.overview().await {
             Ok(overview) => jobs = Some(overview),
-            Err(error) => return unavailable(&error.to_string()),
+            Err(error) => return Err(jobs::handle_error(error)),
         }
         problem = handle.ready().await.err().map(|error| error.to_string());
     }
@@ -183,7 +220,7 @@ async fn status(State((handle, hub, index, front, sources)): State<StatusState>)
             Err(error) => gems_problem = Some(error.to_string()),
         }
     }
-    Json(Status {
+    Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: facts.clock.now().since(facts.started).as_secs_f64(),
@@ -201,11 +238,10 @@ async fn status(State((handle, hub, index, front, sources)): State<StatusState>)
         gems,
         gems_problem,
         apps: front.rows().into_iter().map(|(row, _)| row).collect(),
-    })
-    .into_response()
+    }))
 }
 
-async fn ready(State((jobs, gems)): State<(Option<Handle>, Option<Arc<Gems>>)>) -> Response {
+async fn ready(State((jobs, gems)): State<ReadyState>) -> Response {
     if let Some(jobs) = jobs
         && let Err(error) = jobs.ready().await
     {

@@ -12,14 +12,17 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
 use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{AdminError, JsonInput};
 use weir_base::switch::Pattern;
 use weir_base::switchboard::{SwitchError, SwitchView, Switchboard};
 use weir_gems::Endpoint;
 
+use crate::api_routes::{ApiRoutes, get};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::response::AdminResult;
 
 /// The switches of each part that has some and is served here.
@@ -30,7 +33,7 @@ pub struct Switches {
 }
 
 /// The part that a switch belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SwitchPart {
     /// Events, by name.
@@ -41,7 +44,7 @@ pub enum SwitchPart {
 }
 
 /// A switch that is off.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSwitch {
     #[serde(default)]
     pub of: SwitchPart,
@@ -50,7 +53,7 @@ pub struct ListedSwitch {
 }
 
 /// The body of `POST switches`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchChange {
     #[serde(default)]
     pub of: SwitchPart,
@@ -63,16 +66,26 @@ pub struct SwitchChange {
 }
 
 /// The requested state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Position {
     On,
     Off,
 }
 
+fn routes() -> ApiRoutes<Switches> {
+    ApiRoutes::new().route("/switches", get(list).post(change_switch))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
 /// Returns the routes; they return an error if no served part has switches.
 pub fn router(switches: Switches) -> Router {
-    Router::new().route("/switches", get(list).post(change_switch)).with_state(switches)
+    routes().into_router().with_state(switches)
 }
 
 async fn list(State(switches): State<Switches>) -> AdminResult<Vec<ListedSwitch>> {

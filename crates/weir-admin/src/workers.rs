@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
 use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_autopilot::AutopilotHandle;
 use weir_base::admin_api::{AdminError, JsonInput};
@@ -39,6 +39,9 @@ pub use self::commands::{CommandResult, OperatorCommand, ParentCommands, Pending
 pub use self::reported::Reported;
 pub use self::rows::{AppRow, JOBS, SOCKETS, WorkerRow};
 pub use self::shared::{SharedApp, SharedApps};
+use crate::api_routes::{ApiRoutes, get};
+#[cfg(feature = "openapi")]
+use crate::openapi::handler::Operation;
 use crate::paused_apps::PausedApps;
 use crate::response::{AdminResult, Done};
 
@@ -84,9 +87,19 @@ impl Groups {
     }
 }
 
+fn routes() -> ApiRoutes<Front> {
+    ApiRoutes::new().route("/workers", get(list).post(execute))
+}
+
+/// Returns the descriptions of the routes.
+#[cfg(feature = "openapi")]
+pub(crate) fn operations() -> Vec<Operation> {
+    routes().into_operations()
+}
+
 /// Returns the routes.
 pub fn router(front: Front) -> Router {
-    Router::new().route("/workers", get(list).post(execute)).with_state(front)
+    routes().into_router().with_state(front)
 }
 
 async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
@@ -102,7 +115,7 @@ async fn execute(
 }
 
 /// The response to an order.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum CommandOutcome {
     Done(Done),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::action::{Action, Assignment, LineChange};
@@ -12,7 +13,7 @@ use crate::action::{Action, Assignment, LineChange};
 ///
 /// The console's rules about Weir's own parts have the same type
 /// ([`VerdictFinding`](crate::VerdictFinding)).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The stable name of the rule, such as `unserved-queue`.
     pub rule: Cow<'static, str>,
@@ -39,7 +40,9 @@ pub struct Finding {
 }
 
 /// How far the evidence proves a finding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// The figures allow other explanations that were not excluded.
@@ -52,7 +55,7 @@ pub enum Confidence {
 }
 
 /// When a problem began.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Since {
     /// Whole seconds before the observation.
     pub seconds_ago: u64,
@@ -61,7 +64,9 @@ pub struct Since {
 }
 
 /// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The fact could not be determined.

@@ -5,13 +5,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 use crate::finding::{Finding, Severity};
 
 /// All that is wrong, worst first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The worst severity that needs action (warning or critical); None: nothing does.
     pub severity: Option<Severity>,
@@ -22,7 +23,7 @@ pub struct Verdict {
 }
 
 /// A finding as people read it in a list: two sentences, and where to look.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictFinding {
     #[serde(flatten)]
     pub finding: Finding,

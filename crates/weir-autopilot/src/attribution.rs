@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use percent_encoding::percent_decode_str;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_control::estimate::attribute;
 
@@ -20,7 +21,7 @@ const REGRESSION_CLASSES: usize = 20;
 const CHAIN_MAX: usize = 64;
 
 /// How sessions are attributed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AttributionMethod {
     /// By comments in statements.

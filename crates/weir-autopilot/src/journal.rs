@@ -8,13 +8,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::line_log::LineLog;
 
 use crate::mode::Mode;
 
 /// What an entry is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryKind {
     /// A change that is carried out.
@@ -57,7 +58,7 @@ impl EntryKind {
 }
 
 /// Whether a decision did what it was expected to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryOutcome {
     /// It helped.
@@ -69,7 +70,7 @@ pub enum EntryOutcome {
 }
 
 /// A change of a limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryChange {
     /// The job type. `None`: all queues together.
     pub class: Option<String>,
@@ -80,7 +81,7 @@ pub struct EntryChange {
 }
 
 /// What a change is expected to do.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryForecast {
     /// The value that changes.
     pub measure: String,
@@ -93,7 +94,7 @@ pub struct EntryForecast {
 }
 
 /// An entry.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JournalEntry {
     /// Its number; each is one more than the one before.
     pub id: u64,

@@ -9,6 +9,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Renewals within the time of a lease: two may fail.
@@ -54,7 +55,7 @@ pub struct Lease {
 }
 
 /// Who may act.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseState {
     /// This autopilot.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_settings::Choice;
 
@@ -20,6 +21,7 @@ use weir_settings::Choice;
     Serialize,
     Deserialize,
     Choice,
+    JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -39,7 +41,7 @@ impl fmt::Display for Mode {
 }
 
 /// A system whose values the autopilot may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ManagedSystem {
     /// The queues of Weir's job server.

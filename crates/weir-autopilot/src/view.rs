@@ -1,5 +1,6 @@
 //! Plain data for the admin API, the command line and the console. Times are seconds since the Unix epoch.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::AttributionMethod;
@@ -7,7 +8,7 @@ use crate::lease::LeaseState;
 use crate::mode::{ManagedSystem, Mode};
 
 /// What the autopilot sees and does.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AutopilotStatus {
     /// When this was true.
     pub at: f64,
@@ -51,7 +52,7 @@ pub struct AutopilotStatus {
 }
 
 /// The database.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatabaseView {
     /// Busy sessions.
     pub sessions: f64,
@@ -70,7 +71,7 @@ pub struct DatabaseView {
 }
 
 /// The lease that lets one autopilot act.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeaseView {
     /// Who may act.
     pub state: LeaseState,
@@ -85,7 +86,7 @@ pub struct LeaseView {
 }
 
 /// A class of jobs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassView {
     /// The job type.
     pub name: String,
@@ -100,7 +101,7 @@ pub struct ClassView {
 }
 
 /// A limit in force.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
     /// The job type. `None`: all queues together.
     pub class: Option<String>,
@@ -115,7 +116,7 @@ pub struct LimitView {
 }
 
 /// The body of `POST autopilot/mode`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ModeChange {
     /// The new mode.
     pub mode: Mode,
@@ -125,7 +126,7 @@ pub struct ModeChange {
 }
 
 /// The body of `POST autopilot/override`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OverrideChange {
     /// The job type. `None`: all queues together.
     #[serde(default)]
@@ -142,7 +143,7 @@ pub struct OverrideChange {
 }
 
 /// The query of `GET autopilot/journal`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct JournalQuery {
     /// Only entries before this one.
     #[serde(default)]

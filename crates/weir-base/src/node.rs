@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use std::{fs, io, thread};
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -32,7 +33,7 @@ const NAME_CHARACTERS: usize = 12;
 static PARENT: LazyLock<u32> = LazyLock::new(parent_id);
 
 /// A node's process and its machine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeProcess {
     /// The name of its machine.
@@ -58,8 +59,9 @@ pub struct NodeProcess {
 }
 
 /// What a node reports: its process, and the figures of a part.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, bound(deserialize = "F: DeserializeOwned + Default"))]
+#[schemars(bound = "F: JsonSchema + Serialize + Default")]
 pub struct NodeReport<F> {
     #[serde(flatten)]
     pub process: NodeProcess,
@@ -80,8 +82,9 @@ pub struct NodeState<F> {
 }
 
 /// A node, for operators.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(bound(deserialize = "F: DeserializeOwned + Default"))]
+#[schemars(bound = "F: JsonSchema + Serialize + Default")]
 pub struct NodeView<F> {
     pub id: String,
     /// Whether it is the node that was asked.

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::clock::Timestamp;
@@ -18,7 +19,7 @@ pub const SWITCHES_MAX: usize = 100;
 pub const PATTERN_BYTES_MAX: usize = 200;
 
 /// A name in which `*` matches any text.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 pub struct Pattern(Box<str>);
 
 /// Why a text is not a pattern.

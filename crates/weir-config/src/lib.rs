@@ -91,6 +91,8 @@ pub struct Settings {
     #[setting(section)]
     pub autopilot: weir_autopilot::AutopilotSettings,
     #[setting(section)]
+    pub traces: weir_traces::TraceSettings,
+    #[setting(section)]
     pub budget: Budget,
     /// Processes that run jobs, by the names of their groups.
     #[setting(skip)]

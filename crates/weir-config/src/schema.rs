@@ -69,6 +69,7 @@ fn kind_schema(value: &SettingValue) -> Map<String, Value> {
             json!({ "type": "integer", "minimum": parse_limit(low), "maximum": parse_limit(high) })
         }
         ("number", _) => json!({ "type": "integer" }),
+        ("fraction", _) => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         ("size", _) => {
             json!({ "type": ["integer", "string"], "pattern": "^[0-9]+ ?([KMGT]iB|[kMGT]?B)?$" })
         }

@@ -85,6 +85,7 @@ fn job_server(port: u16, stop: &JobServerStop) -> Result<RunningJobServer, Box<d
         console: String::new(),
         external: None,
         listeners: vec![TcpListener::bind(("127.0.0.1", port))?],
+        tracer: Default::default(),
         metrics: JobsMetrics::register(&mut Registry::default(), &settings.limits),
         settings,
         clock: Clock::system(),

@@ -13,6 +13,7 @@ mod own_response;
 mod relay;
 mod request_body;
 mod socket;
+mod trace;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -26,12 +27,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
 use weir_net::client::{ClientAddress, ClientRequest, Origin, TrustedProxies};
 use weir_net::server::{CoreIndex, Peer, RejectedUpgrade, ResponseBody, Upgrade};
+use weir_traces::Tracer;
 
 use self::deadlines::{Deadlines, TICK};
 use self::exchange::ExchangeError;
 use self::head::{Forwarded, RequestId, RequestStart, Target};
 pub use self::manual::head_for_worker;
 use self::request_body::RequestBody;
+use self::trace::RequestSpan;
 use crate::access_log::{AccessLog, PendingLogEntry};
 use crate::app::ProxiedApp;
 use crate::apps::Apps;
@@ -49,6 +52,8 @@ pub struct ProxySettings {
     pub trusted_proxies: TrustedProxies,
     /// None: requests are not logged.
     pub access_log: Option<AccessLog>,
+    /// Traces nothing by default.
+    pub tracer: Tracer,
 }
 
 /// The front's proxy on one core.
@@ -74,6 +79,8 @@ struct AcceptedRequest {
     head: Vec<u8>,
     /// None: the response is not compressed.
     gzip: Option<gzip::GzipRequest>,
+    /// Whether the request has a span.
+    is_traced: bool,
     /// Empty; its memory is reused for the fields of the response.
     fields: HeaderMap,
     body: RequestBody,
@@ -144,11 +151,16 @@ impl Proxy {
         // Outside the future, which then holds little more than a pointer to the request.
         let (parts, body) = request.into_parts();
         let mut entry = self.entry(&parts, peer);
-        let prepared = self.prepare(parts, body, peer, entry.as_deref_mut());
+        let mut span = self.span(&parts, peer);
+        let prepared = self.prepare(parts, body, peer, (entry.as_deref_mut(), span.as_deref_mut()));
         async move {
             let response = match prepared {
                 Ok((app, prepared)) => self.exchange(&app, prepared).await,
                 Err(rejection) => *rejection,
+            };
+            let response = match span {
+                Some(span) => span.follow(response),
+                None => response,
             };
             match entry {
                 Some(entry) => entry.log_when_done(response),
@@ -165,12 +177,23 @@ impl Proxy {
         Some(entry)
     }
 
+    /// Begins the span of a request, if it is traced.
+    fn span(&self, request: &Parts, peer: Peer) -> Option<Box<RequestSpan>> {
+        let tracer = &self.settings.tracer;
+        if !tracer.is_on() {
+            return None;
+        }
+        let is_trusted =
+            tracer.follows_clients() || self.settings.trusted_proxies.trusts(peer.address);
+        RequestSpan::begin(tracer, request, is_trusted)
+    }
+
     fn prepare(
         &self,
         parts: Parts,
         body: Incoming,
         peer: Peer,
-        entry: Option<&mut PendingLogEntry>,
+        (entry, span): (Option<&mut PendingLogEntry>, Option<&mut RequestSpan>),
     ) -> Result<PreparedRequest, Box<Response<ResponseBody>>> {
         let target = Target::new(&parts)
             .map_err(|error| Box::new(own_response::no_request(error.status, error.text)))?;
@@ -185,9 +208,14 @@ impl Proxy {
             return Err(Box::new(own_response::failed(ExchangeError::TooLarge)));
         }
         let since = app.now();
-        let forwarded = self.forwarded(app, origin, &parts.headers, &target, since);
+        let mut forwarded = self.forwarded(app, origin, &parts.headers, &target, since);
         if let Some(entry) = entry {
             entry.set_app(&app.name, forwarded.id());
+        }
+        let is_traced = span.is_some();
+        if let Some(span) = span {
+            span.set_app(&app.name, &parts, origin.is_tls);
+            forwarded.trace = Some(span.forwarded());
         }
         let head = head::write_start(&parts, &target, &forwarded);
         let gzip = app.limits.gzip.as_ref().map(|_| gzip::GzipRequest {
@@ -198,7 +226,8 @@ impl Proxy {
         fields.clear();
         let client = extensions.remove();
         let body = RequestBody::new(body, bytes_max);
-        let prepared = AcceptedRequest { class, since, method, head, gzip, fields, body, client };
+        let prepared =
+            AcceptedRequest { class, since, method, head, gzip, is_traced, fields, body, client };
         Ok((Arc::clone(app), Box::new(prepared)))
     }
 
@@ -220,6 +249,7 @@ impl Proxy {
             origin,
             start: wants_start.then(|| self.start.header_value(since)),
             id: wants_id.then(|| RequestId::new(target, headers)),
+            trace: None,
         }
     }
 

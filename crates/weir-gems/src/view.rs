@@ -2,6 +2,7 @@
 
 mod mirror;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
@@ -12,7 +13,7 @@ pub use self::mirror::{
 use crate::store::{Key, Scope};
 
 /// Summary of the index.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Overview {
     /// Number of gems that have a release.
     pub gems: u64,
@@ -25,7 +26,7 @@ pub struct Overview {
 }
 
 /// One page of gem names, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamePage {
     pub names: Vec<String>,
     /// Number of names on all pages.
@@ -35,7 +36,7 @@ pub struct NamePage {
 }
 
 /// A gem with its releases, newest first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GemView {
     pub name: String,
     /// The newest releases, up to the requested number.
@@ -46,7 +47,7 @@ pub struct GemView {
 }
 
 /// A release that is not yanked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReleaseView {
     pub number: String,
     /// `ruby` for any platform.
@@ -64,7 +65,7 @@ pub struct ReleaseView {
 }
 
 /// A dependency of a release.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DependencyView {
     pub name: String,
     /// For example `>= 2.0, < 3`.
@@ -72,7 +73,7 @@ pub struct DependencyView {
 }
 
 /// Delivery state of a webhook endpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndpointView {
     pub name: String,
     /// Number of events not delivered yet.
@@ -86,7 +87,7 @@ pub struct EndpointView {
 }
 
 /// An API key, without its text.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyView {
     pub id: u64,
     pub name: String,

@@ -14,6 +14,7 @@ mod xray;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -85,7 +86,7 @@ pub enum HandleError {
 }
 
 /// Which jobs to list. In a URL: `?place=retries&search=..&after=..&limit=50&newest_first=true`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobQuery {
     /// `scheduled`, `retries`, `dead` or `queue:NAME`.
     pub place: String,
@@ -107,7 +108,7 @@ pub struct JobQuery {
 }
 
 /// The jobs that an action applies to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
     /// The jobs with these keys, as returned in a list.
@@ -122,7 +123,7 @@ pub enum Which {
 }
 
 /// The queues that an action applies to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Queues {
     Named(Vec<String>),
@@ -138,7 +139,7 @@ pub enum ImportMode {
 }
 
 /// A directive that a worker process receives in the reply to its next BEAT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerSignal {
     Quiet,
@@ -146,7 +147,7 @@ pub enum WorkerSignal {
 }
 
 /// The jobs in progress that are cancelled: those with these ids, or all of a type.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelQuery {
     #[serde(default)]
     pub jids: Vec<String>,
@@ -155,7 +156,7 @@ pub struct CancelQuery {
 }
 
 /// What an operator does with a cron job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CronAction {
     /// Enqueues its job now; its times do not change.

@@ -17,6 +17,7 @@
 //! - [`server`]: the thread that owns a store and serves it. [`handle`]: access from other threads.
 //! - [`view`]: plain data for the console, the command line and the admin API.
 //! - [`quarantine`]: the queues of jobs that were set apart.
+//! - `job_traces`: the spans of jobs that carry a trace context.
 //! - [`job_types`]: counts, durations and errors by type of job.
 //! - [`xray`]: what the jobs of a queue or set consist of.
 //! - [`export_lines`]: the lines of an export, and the check that all of them are there.
@@ -39,6 +40,7 @@ pub mod handle;
 pub mod job;
 pub mod job_class;
 pub mod job_text;
+mod job_traces;
 pub mod job_types;
 pub mod key_path;
 pub mod lanes;

@@ -1,9 +1,10 @@
 //! What the nodes that share a store report about themselves.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The figures that a node reports every [`WORKER_REPORT_EVERY`](crate::store::WORKER_REPORT_EVERY).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeFigures {
     /// Jobs per second that its workers have ended, over the last minute.

@@ -43,6 +43,7 @@ use std::{io, thread};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
+use weir_traces::Tracer;
 
 pub use owner::{JobServerOutcome, OwnerEnd};
 pub(crate) use queue_full::QueueFull;
@@ -68,6 +69,7 @@ pub struct JobServerOptions {
     pub console: String,
     pub clock: Clock,
     pub metrics: JobsMetrics,
+    pub tracer: Tracer,
     /// `None`: plain TCP.
     pub tls: Option<Arc<weir_net::Tls>>,
     pub stop: JobServerStop,

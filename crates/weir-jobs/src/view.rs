@@ -11,6 +11,7 @@ mod step;
 mod task;
 mod xray;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::drain::DrainForecast;
 
@@ -30,7 +31,7 @@ pub use task::{TaskState, TaskView};
 pub use xray::{XrayCoverage, XrayGroup, XrayRow, XrayView};
 
 /// The overview of the server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobServerOverview {
     pub now: f64,
     pub version: String,
@@ -88,7 +89,7 @@ impl JobServerOverview {
 const AGE_SHOWN_MIN_SECONDS: f64 = 5.0;
 
 /// The segment log.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StorageView {
     pub segments: u64,
     pub bytes: u64,
@@ -113,7 +114,7 @@ pub struct StorageView {
 }
 
 /// One of several servers among which the jobs are divided.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShardView {
     pub name: String,
     pub address: String,
@@ -151,7 +152,7 @@ impl ShardView {
 }
 
 /// One shard of the store: a Redis, or the embedded store.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreShardView {
     /// The address of the Redis, or `embedded`.
     pub shard: String,
@@ -163,7 +164,7 @@ pub struct StoreShardView {
 }
 
 /// An operation of the store over the last minute, as this node sees it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreOperationView {
     /// `push`, `fetch`, `ack`, `fail`, `release`, `act`, `scan`, `find` or `count`.
     pub operation: String,
@@ -176,7 +177,7 @@ pub struct StoreOperationView {
 }
 
 /// The server behind a shard over the last minute, all its clients included.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreServerView {
     pub memory_bytes: u64,
     /// 0: no limit.
@@ -195,7 +196,7 @@ pub struct StoreServerView {
 }
 
 /// A command of that server over the last minute.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreCommandView {
     pub command: String,
     /// `read`, `write`, `script` or `other`.
@@ -206,7 +207,7 @@ pub struct StoreCommandView {
 }
 
 /// A damaged range of the log that no operator has acknowledged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Damage {
     /// The name of the segment's file.
     pub file: String,
@@ -218,7 +219,7 @@ pub struct Damage {
 }
 
 /// A state of the job log that can be copied from its files while the log goes on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupPoint {
     /// The id in the header of each segment: 16 hexadecimal digits.
     pub log_id: String,
@@ -234,7 +235,7 @@ pub struct BackupPoint {
 }
 
 /// A segment of a [`BackupPoint`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupSegment {
     pub number: u32,
     /// Bytes in use; the file may be longer.
@@ -244,7 +245,7 @@ pub struct BackupSegment {
 }
 
 /// A limit that was reached since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitHit {
     /// The setting's name.
     pub limit: String,
@@ -252,7 +253,7 @@ pub struct LimitHit {
 }
 
 /// One queue.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueView {
     pub name: String,
     pub depth: u64,
@@ -298,7 +299,7 @@ pub struct QueueView {
 
 /// The rates of a queue over about the last ten seconds: long enough to smooth, short enough to be
 /// current. Less after a start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecentRates {
     pub pushed_per_second: f64,
     /// Jobs per second that begin to wait, and of those that fail and will come back.
@@ -319,7 +320,7 @@ impl RecentRates {
 }
 
 /// Jobs that wait because of a limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockedView {
     /// As many jobs of the queue or tenant are in progress as may be.
     pub concurrency: u64,
@@ -331,7 +332,7 @@ pub struct BlockedView {
 }
 
 /// A shared resource that jobs of a queue use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceView {
     pub name: String,
     /// Jobs in progress that use it, in all queues.
@@ -345,7 +346,7 @@ pub struct ResourceView {
 }
 
 /// Where a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobViewState {
     Enqueued,
@@ -356,7 +357,7 @@ pub enum JobViewState {
 }
 
 /// One job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     pub jid: String,
     pub jobtype: String,
@@ -380,7 +381,7 @@ pub struct JobView {
 }
 
 /// What the server does for a job, as far as its text does not tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct JobFeaturesView {
     /// When its unique lock ends. `None`: it holds none.
@@ -395,7 +396,7 @@ pub struct JobFeaturesView {
 }
 
 /// The callback of a batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallbackView {
     pub bid: String,
     /// `complete` or `success`.
@@ -408,7 +409,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 /// The last failure of a job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureView {
     pub retry_count: u64,
     pub remaining: u64,
@@ -420,7 +421,7 @@ pub struct FailureView {
 }
 
 /// A page of jobs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobListPage {
     pub jobs: Vec<JobView>,
     /// Pass as `after` to get the next page. `None`: this is the last page.
@@ -435,7 +436,7 @@ pub struct JobListPage {
 }
 
 /// A page of what an export contains beside jobs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatePage {
     pub entries: Vec<StateEntry>,
     /// Pass as `after` to get the next page. `None`: this is the last page.
@@ -443,7 +444,7 @@ pub struct StatePage {
 }
 
 /// A batch, a tracked job or a cron job in an export.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateEntry {
     /// The key behind which an export continues.
     pub key: String,
@@ -451,7 +452,7 @@ pub struct StateEntry {
 }
 
 /// One worker process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobWorkerView {
     pub wid: String,
     pub hostname: String,
@@ -473,7 +474,7 @@ pub struct JobWorkerView {
 }
 
 /// A reserved job and its worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReservationView {
     pub jid: String,
     pub jobtype: String,
@@ -484,7 +485,7 @@ pub struct ReservationView {
 }
 
 /// A cron job: `[[jobs.cron]]`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CronView {
     pub name: String,
     pub schedule: String,
@@ -499,7 +500,7 @@ pub struct CronView {
 }
 
 /// The result of an import or a push.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pushed {
     pub accepted: u64,
     /// Jobs of a resumed import that were stored before.
@@ -516,7 +517,7 @@ pub struct Pushed {
 }
 
 /// A job that was rejected.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rejected {
     /// Line of the input, from 1.
     pub line: u64,

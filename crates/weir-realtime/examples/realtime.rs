@@ -71,7 +71,16 @@ fn hub(cores: usize, queue_bytes: Option<usize>) -> Arc<Hub> {
         app.client_queue_bytes_max = bytes;
     }
     let settings = Settings::default();
-    Hub::new(HubParts { cores, settings, apps: vec![app], clock, metrics, webhooks, log: None })
+    Hub::new(HubParts {
+        cores,
+        settings,
+        apps: vec![app],
+        clock,
+        metrics,
+        webhooks,
+        log: None,
+        tracer: Default::default(),
+    })
 }
 
 #[tokio::main(flavor = "current_thread")]

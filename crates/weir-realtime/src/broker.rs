@@ -39,6 +39,7 @@ use crate::pusher::channel::ChannelName;
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::socket_id::SocketId;
 use crate::shared_log::AppendError;
+use crate::trace::FanoutSpan;
 
 /// Orders events, stores history, and tracks subscribers and members.
 ///
@@ -121,6 +122,8 @@ pub(crate) struct ServerEvent<'a> {
     pub(crate) except: Option<SocketId>,
     /// An event with the same key is appended to a channel of the shared log only once.
     pub(crate) idempotency_key: Option<&'a str>,
+    /// None: it is not traced.
+    pub(crate) trace: Option<&'a FanoutSpan>,
 }
 
 /// An event of a client for the other subscribers of a channel.

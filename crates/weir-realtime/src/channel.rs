@@ -49,6 +49,7 @@ use crate::frame::Frame;
 use crate::pusher::channel::{Access, ChannelKind, ChannelName};
 use crate::pusher::position::ChannelPosition;
 use crate::settings::{AppSettings, PresenceLimits};
+use crate::trace::FanoutSpan;
 use crate::users::Users;
 
 /// A channel of one app.
@@ -123,7 +124,7 @@ impl Channel {
         reserved: Reserved,
         cores: &Cores,
     ) -> Published {
-        let Publication { draft, audience, event, data, retention, now } = publication;
+        let Publication { draft, audience, event, data, retention, now, trace } = publication;
         let history_before = home.history.bytes();
         let position = home.next_position(retention);
         let frame = draft.finish(position);
@@ -134,8 +135,11 @@ impl Channel {
         }
         let (bytes, subscribers) = (frame.wire().len() as u64, home.total() as u64);
         home.meter.add(bytes.saturating_mul(subscribers), now);
+        if let Some(trace) = &trace {
+            trace.count(subscribers, reserved.len() as u64);
+        }
         let key = Some(EventKey::new(self.id, event));
-        let message = SubscriberMessage { name: event, frame, audience, event: key, now };
+        let message = SubscriberMessage { name: event, frame, audience, event: key, now, trace };
         self.send(home, cores, reserved, message);
         Published { position, subscribers: home.total(), history_change }
     }
@@ -170,6 +174,7 @@ impl Channel {
                 audience: message.audience,
                 event: message.event,
                 published_at: message.now,
+                trace: message.trace.clone(),
                 budget,
             }));
         }
@@ -313,12 +318,13 @@ struct SubscriberMessage<'a> {
     audience: Audience,
     event: Option<EventKey>,
     now: Timestamp,
+    trace: Option<FanoutSpan>,
 }
 
 impl<'a> SubscriberMessage<'a> {
     /// Returns a message of the protocol, for all subscribers.
     fn new(name: &'a str, frame: Frame, now: Timestamp) -> Self {
-        Self { name, frame, audience: Audience::Everyone, event: None, now }
+        Self { name, frame, audience: Audience::Everyone, event: None, now, trace: None }
     }
 }
 

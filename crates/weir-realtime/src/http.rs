@@ -13,8 +13,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
+use hyper::header::HeaderMap;
 use hyper::{Request, Response, StatusCode};
 use weir_net::server::{Peer, ResponseBody};
+use weir_traces::{Span, SpanKind, TraceContext};
 
 use self::response::ApiFailure;
 use self::route::ApiRoute;
@@ -23,6 +25,7 @@ use crate::metrics::LimitKind;
 use crate::pusher::api::ApiError;
 use crate::pusher::signature::{SignedQuery, SignedRequest, check_body};
 use crate::shard::{Shard, connect};
+use crate::trace::FanoutSpan;
 
 /// Prefixes of the paths of the API.
 const PATHS: [&str; 3] = ["/apps/", "/users/", connect::PATH];
@@ -32,6 +35,8 @@ struct SignedCall<'a> {
     app: &'a Arc<App>,
     query: &'a SignedQuery<'a>,
     body: &'a [u8],
+    /// None: it is not traced, or publishes nothing here.
+    fanout: Option<&'a FanoutSpan>,
 }
 
 impl Shard {
@@ -77,13 +82,40 @@ impl Shard {
             .verify_head(&signed, now, &settings)
             .map_err(|error| ApiFailure::new(StatusCode::UNAUTHORIZED, error))?;
         self.check_in_service(&app)?;
+        let mut span = self.publish_span(&route, &head.headers, &app);
         let body = self.body_of(body, settings.api_body_bytes_max).await?;
         check_body(&query, &body)
             .map_err(|error| ApiFailure::new(StatusCode::UNAUTHORIZED, error))?;
         // A reload may have changed the app while the body arrived.
         self.check_in_service(&app)?;
-        let call = SignedCall { app: &app, query: &query, body: &body };
-        self.carry_out(&route, &call, &settings).await
+        let fanout = span.as_ref().and_then(|span| self.fanout(span));
+        let call = SignedCall { app: &app, query: &query, body: &body, fanout: fanout.as_ref() };
+        let result = self.carry_out(&route, &call, &settings).await;
+        if let (Some(span), Err(failure)) = (&mut span, &result) {
+            // Its text may quote the event.
+            span.fail(failure.status().to_string());
+        }
+        result
+    }
+
+    /// Begins the span of a request that publishes, if it is traced.
+    fn publish_span(&self, route: &ApiRoute<'_>, headers: &HeaderMap, app: &App) -> Option<Span> {
+        let tracer = &self.hub.tracer;
+        if !tracer.is_on() || !route.operation.publishes() {
+            return None;
+        }
+        // The request is signed, so its context is that of the application's server.
+        let caller = TraceContext::of_headers(headers);
+        let mut span = tracer.start("publish", SpanKind::Server, caller)?;
+        span.set("messaging.system", "weir");
+        span.set("messaging.operation.name", "publish");
+        span.set("weir.realtime_app", app.settings().id.to_string());
+        Some(span)
+    }
+
+    /// Begins the span of the fan-out. With a log that nodes share, the fan-out is not part of the request.
+    fn fanout(&self, span: &Span) -> Option<FanoutSpan> {
+        self.hub.broker.log.is_none().then(|| FanoutSpan::begin(span))
     }
 
     fn check_in_service(&self, app: &Arc<App>) -> Result<(), ApiFailure> {

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwap, Guard};
 use weir_base::clock::Clock;
 use weir_base::switch::Switches;
+use weir_traces::Tracer;
 
 pub use self::shared::HeldChannel;
 use crate::app::{App, Apps};
@@ -39,6 +40,7 @@ pub struct Hub {
     pub(crate) clock: Clock,
     pub(crate) metrics: RealtimeMetrics,
     pub(crate) webhooks: Webhooks,
+    pub(crate) tracer: Tracer,
     settings: ArcSwap<Settings>,
     apps: ArcSwap<Apps>,
     /// Apps that the log still has subscriptions of.
@@ -66,13 +68,15 @@ pub struct HubParts {
     pub webhooks: Webhooks,
     /// The log that this node shares with others.
     pub log: Option<Arc<dyn SharedLog>>,
+    /// Traces publications.
+    pub tracer: Tracer,
 }
 
 impl Hub {
     /// Returns a hub without channels or connections.
     #[must_use]
     pub fn new(parts: HubParts) -> Arc<Self> {
-        let HubParts { cores, settings, apps, clock, metrics, webhooks, log } = parts;
+        let HubParts { cores, settings, apps, clock, metrics, webhooks, log, tracer } = parts;
         let limits = &settings.limits;
         let cores = Cores::new(cores, limits.core_queue_events_max, limits.core_queue_bytes_max);
         let cores = Arc::new(cores);
@@ -90,6 +94,7 @@ impl Hub {
             clock,
             metrics,
             webhooks,
+            tracer,
             settings: ArcSwap::from_pointee(settings),
             apps: ArcSwap::from_pointee(Apps::new(apps, &Apps::default())),
             removed_apps: RemovedApps::default(),

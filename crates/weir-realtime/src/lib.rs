@@ -3,7 +3,7 @@
 //! Layers, lowest first. A file uses only files of its own layer and of the layers below it:
 //! - [`websocket`], [`pusher`]: the frames of RFC 6455; the messages, names and signatures of
 //!   Pusher Channels protocol 7. `frame` encodes a Pusher message as a WebSocket frame.
-//! - [`settings`], [`metrics`], [`origin`], [`webhooks`] (requests to the application's server).
+//! - [`settings`], [`metrics`], `trace`, [`origin`], [`webhooks`] (requests to the application's server).
 //! - `cores`: each core's mailbox, and the limits of what may wait for delivery by that core.
 //! - [`shared_log`]: what a log that several nodes share must do.
 //! - `channel`: a channel's home, which orders the channel's messages. `app`: the channels and
@@ -39,6 +39,7 @@ pub mod settings;
 pub mod shard;
 pub mod shared_log;
 mod sse;
+mod trace;
 mod users;
 pub mod view;
 pub mod watch;

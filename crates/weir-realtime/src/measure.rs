@@ -64,6 +64,7 @@ impl HandOver {
             audience: Audience::Everyone,
             event: Some(EventKey::new(channel, "e")),
             published_at: Timestamp::default(),
+            trace: None,
             budget: self.cores.get(0).budget.reserve_always(data.len()),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -18,7 +19,7 @@ use crate::pusher::payload::{Payload, PayloadError};
 use crate::pusher::socket_id::{SocketId, SocketIdError};
 
 /// An event to publish.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PublishEvent {
     /// The app's id.
     pub app: String,
@@ -27,11 +28,12 @@ pub struct PublishEvent {
     /// The event's name.
     pub event: String,
     /// The event's data: the content of a JSON string, or other JSON unchanged.
+    #[schemars(with = "serde_json::Value")]
     pub data: Box<RawValue>,
 }
 
 /// The result of publishing an event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventPublished {
     /// Number of connections that will receive the event.
     pub subscribers: usize,
@@ -104,6 +106,7 @@ impl Hub {
             data: data.as_str(),
             except: None,
             idempotency_key: None,
+            trace: None,
         };
         let published = self.publish(&app, &channel, event).await?;
         Ok(EventPublished {

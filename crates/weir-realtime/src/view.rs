@@ -7,6 +7,7 @@ mod settings;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
@@ -22,7 +23,7 @@ pub use crate::shared_log::{LogShardView, NodeView};
 pub use crate::webhooks::WebhookTotals;
 
 /// A snapshot of the whole realtime server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HubOverview {
     /// The apps, by id.
     pub apps: Vec<AppView>,
@@ -47,7 +48,7 @@ pub struct HubOverview {
 }
 
 /// An app and its figures.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AppView {
     /// The id in the paths of the HTTP API.
     pub id: String,
@@ -66,7 +67,7 @@ pub struct AppView {
 }
 
 /// A core: its connections, and the events that wait to be delivered by it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreView {
     /// Number of open connections.
     pub connections: usize,
@@ -81,7 +82,7 @@ pub struct CoreView {
 }
 
 /// A channel and its figures.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelView {
     /// The channel's name.
     pub name: String,
@@ -111,7 +112,7 @@ pub struct ChannelView {
 }
 
 /// A part of an app's channels.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelPage {
     /// The channels, by number of subscribers in descending order, then by name.
     pub channels: Vec<ChannelView>,

@@ -56,6 +56,17 @@ fn in_range<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Option
     range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok())
 }
 
+/// Converts a number from 0 to 1.
+pub(crate) fn to_fraction(value: &DeValue<'_>) -> Result<f64, String> {
+    let text = match value {
+        DeValue::Float(float) => float.as_str(),
+        DeValue::Integer(integer) => integer.as_str(),
+        other => return Err(expected("a number like 0.01", other)),
+    };
+    let fraction = text.parse().ok().filter(|fraction: &f64| (0.0..=1.0).contains(fraction));
+    fraction.ok_or_else(|| "must be from 0 to 1".to_owned())
+}
+
 /// Converts a value to JSON. Dates become texts.
 pub(crate) fn to_json(value: &DeValue<'_>) -> Result<String, String> {
     let joined = |parts: Result<Vec<String>, String>| parts.map(|parts| parts.join(","));

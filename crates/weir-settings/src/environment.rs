@@ -8,7 +8,7 @@ pub(crate) fn name(path: &str) -> String {
 /// Converts the text of the variable `name` to TOML, for a setting of this kind.
 pub(crate) fn to_toml(kind: &str, name: &str, text: &str) -> String {
     match kind {
-        "number" | "true or false" => text.to_owned(),
+        "number" | "fraction" | "true or false" => text.to_owned(),
         // The environment is where a secret may be.
         "secret" | "text or secret" => format!("{{ env = {} }}", quoted(name)),
         "list of texts" => {
@@ -33,6 +33,7 @@ mod tests {
         assert_eq!(name("jobs.limits.fetch_wait"), "WEIR_JOBS_LIMITS_FETCH_WAIT");
         for (kind, text, toml) in [
             ("number", "12", "12"),
+            ("fraction", "0.5", "0.5"),
             ("duration", "10s", "\"10s\""),
             ("text", "a\"b\\c", r#"'a"b\c'"#),
             ("list of texts", "a, b,", r#"["a", "b"]"#),

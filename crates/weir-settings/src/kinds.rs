@@ -13,8 +13,8 @@ use weir_base::token_bucket::Rate;
 
 use crate::Choice;
 use crate::convert::{
-    OFF, expected, none, quoted, suggestion, to_duration, to_json, to_number, to_path, to_size,
-    to_tcp_address, to_thousandths,
+    OFF, expected, none, quoted, suggestion, to_duration, to_fraction, to_json, to_number, to_path,
+    to_size, to_tcp_address, to_thousandths,
 };
 use crate::report::Allowed;
 use crate::setting::Setting;
@@ -143,6 +143,12 @@ impl TableReader<'_> {
         let allowed = Allowed::Range(format!("{}%", range.start()), format!("{}%", range.end()));
         let read = |value: &DeValue<'_>| to_thousandths(value, &range);
         self.read(setting, "percentage", allowed, thousandths, show, read);
+    }
+
+    /// Reads a share from 0 to 1: `0.01`.
+    pub fn fraction(&mut self, setting: Setting, field: &mut f64) {
+        let allowed = Allowed::Range("0".to_owned(), "1".to_owned());
+        self.read(setting, "fraction", allowed, field, ToString::to_string, to_fraction);
     }
 }
 

@@ -25,7 +25,7 @@
 //! API, and a constant (`Limits::CONNECTIONS_MAX`) for the names in metrics and messages.
 //!
 //! Of a field, `#[setting(..)]` says:
-//! - its kind, where the type alone does not (`size`, `percent`, `choice`, `parsed` ..): a method of
+//! - its kind, where the type alone does not (`size`, `percent`, `fraction`, `choice`, `parsed` ..): a method of
 //!   [`TableReader`]; or `section` (a table), `flatten` (keys of the same table), `skip`;
 //! - `range`, `default` (otherwise that of the type), `key` (otherwise the field's name);
 //! - what a change takes, if it is not what `#[section(..)]` says: `reload`, `restart`, `upgrade`, `stop`;

@@ -43,6 +43,7 @@ use weir_front::{
 use weir_net::metrics::TlsMetrics;
 use weir_net::{Listener, Successor, Tls};
 use weir_supervisor::inherited::Inherited;
+use weir_traces::{TraceMetrics, Tracer, exporter};
 
 use self::autopilot::RunningAutopilot;
 use self::cores::{Cores, Sockets};
@@ -95,6 +96,9 @@ pub(crate) struct Weir {
     /// Apps that operators have paused.
     paused_apps: PausedApps,
     access_log: Option<AccessLog>,
+    tracer: Tracer,
+    /// The task that exports traces.
+    trace_export: ShutdownToken,
     /// The workers of the apps, as reported by the parent, and the sender of commands to it.
     reported: Arc<Mutex<Reported>>,
     parent_commands: ParentCommands,
@@ -147,6 +151,7 @@ impl Weir {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let apps = apps(settings, only, &clock, &mut registry)?;
+        let (tracer, trace_export) = start_tracing(settings, &clock, &mut registry);
         let paused_apps = PausedApps::new(Arc::clone(&apps), settings.paused_apps_file());
         paused_apps.restore();
         let mut weir = Self {
@@ -163,6 +168,8 @@ impl Weir {
             observer: None,
             autopilot: None,
             access_log: None,
+            tracer,
+            trace_export,
             reported: Arc::default(),
             parent_commands: ParentCommands::default(),
             workers: ShutdownToken::new(),
@@ -267,7 +274,8 @@ impl Weir {
     ) -> anyhow::Result<()> {
         if sockets.have_realtime() && Part::Realtime.is_among(only) {
             let (cores, draining) = (sockets.cores(settings), self.draining.clone());
-            let starting = Realtime::start(settings, cores, registry, &self.clock, draining);
+            let (clock, tracer) = (&self.clock, self.tracer.clone());
+            let starting = Realtime::start(settings, cores, registry, clock, draining, tracer);
             self.realtime = Some(starting.await?);
         }
         let shards = self.realtime.as_ref().map(Realtime::shards);
@@ -280,6 +288,7 @@ impl Weir {
         let proxy_settings = ProxySettings {
             trusted_proxies: settings.front.trusted_proxies.clone().into(),
             access_log: self.access_log.clone(),
+            tracer: self.tracer.clone(),
         };
         let (front_listener, realtime_requests) =
             (sockets.front_listener(), self.realtime_requests.clone());
@@ -346,7 +355,8 @@ impl Weir {
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
         if let Some(jobs_socket) = jobs_socket {
-            let opening = Jobs::start(settings, jobs_socket, &mut registry, &self.clock);
+            let (clock, tracer) = (&self.clock, self.tracer.clone());
+            let opening = Jobs::start(settings, jobs_socket, &mut registry, clock, tracer);
             self.jobs = Some(tokio::select! {
                 jobs = opening => jobs?,
                 error = ended(&mut self.cores) => bail!(error),
@@ -478,6 +488,21 @@ const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn are_gems_enabled(settings: &Settings, only: &[Part]) -> bool {
     settings.gems.is_enabled && Part::Gems.is_among(only)
+}
+
+/// Returns the tracer, and the running task that exports its spans, if there is a collector.
+fn start_tracing(
+    settings: &Settings,
+    clock: &Clock,
+    registry: &mut Registry,
+) -> (Tracer, ShutdownToken) {
+    let metrics = TraceMetrics::register(registry);
+    let (tracer, exporter) = exporter::create(&settings.traces, clock.clone(), metrics);
+    let running = ShutdownToken::new();
+    if let Some(exporter) = exporter {
+        running.spawn(exporter.run(running.clone()));
+    }
+    (tracer, running)
 }
 
 /// Returns the apps of the front, where it is enabled.

@@ -1,6 +1,7 @@
 //! An entry of the audit log.
 
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
@@ -9,7 +10,7 @@ use crate::change::Change;
 use crate::role::Role;
 
 /// A change that someone requested.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
     /// The time in microseconds since the Unix epoch; each entry has a larger one than the one before.
     pub id: u64,
@@ -34,7 +35,7 @@ pub struct AuditEntry {
 }
 
 /// How a change ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeOutcome {
     #[default]
@@ -48,7 +49,7 @@ pub enum ChangeOutcome {
 }
 
 /// Which entries a page has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditQuery {
     /// Only entries before this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +65,7 @@ pub struct AuditQuery {
 }
 
 /// A page of entries.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditPage {
     /// The newest first.
     pub entries: Vec<AuditEntry>,

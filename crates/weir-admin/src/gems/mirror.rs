@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::JsonInput;
 use weir_gems::mirror::Scope;
@@ -15,7 +16,7 @@ use crate::response::AdminResult;
 use weir_gems::Gems;
 
 /// The body of `POST gems/mirror/sync`.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SyncRequest {
     /// Compares everything, not only changes since the last time.
     #[serde(default)]
@@ -23,7 +24,7 @@ pub struct SyncRequest {
 }
 
 /// The body of `POST gems/mirror/accept`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Accept {
     pub name: String,
     pub number: String,
@@ -33,7 +34,7 @@ pub struct Accept {
 }
 
 /// The reply to a synchronization request.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SyncStarted {
     /// Done when `rounds_done` of `GET gems/mirror` reaches this number.
     pub round: u64,

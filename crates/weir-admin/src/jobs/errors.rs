@@ -46,7 +46,7 @@ pub(super) fn statistics_error(error: HandleError) -> AdminError {
 const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
 
 /// Converts an error of the job server's handle.
-pub(super) fn handle_error(error: HandleError) -> AdminError {
+pub(crate) fn handle_error(error: HandleError) -> AdminError {
     let text = error.to_string();
     match error {
         HandleError::Gone => {

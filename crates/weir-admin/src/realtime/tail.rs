@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_stream::Stream;
 use weir_base::admin_api::{AdminError, Params};
@@ -19,14 +20,14 @@ use super::operated::Realtime;
 /// A silent stream sends a comment this often, so that a dead connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(super) struct TailQuery {
     app: String,
     channel: String,
 }
 
 /// The events since the last message.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Tail {
     /// Events before these that arrived too fast and were omitted.
     left_out: u64,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use weir_base::admin_api::AdminError;
@@ -10,7 +11,7 @@ use weir_supervisor::control::ParentCommand;
 use weir_supervisor::workers::{OverrideOutcome, OverrideRequest};
 
 /// An order of an operator.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum OperatorCommand {
     /// Replaces one worker, or all one after the other: a successor is started, and the old worker

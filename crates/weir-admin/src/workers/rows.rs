@@ -1,6 +1,7 @@
 //! The state of workers for operators: processes as reported by the parent, and requests as counted
 //! by the front.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 use weir_front::view::{AppView, UpstreamWorkerState as Serving, WorkerView};
@@ -17,7 +18,7 @@ pub const SOCKETS: &str = "sockets";
 pub const JOBS: &str = "jobs";
 
 /// An app, or a group of job workers.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AppRow {
     pub name: String,
     /// `proxy`, `sockets` or, for job workers, `jobs`.
@@ -54,7 +55,7 @@ pub struct AppRow {
 }
 
 /// A worker, or a slot without one.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerRow {
     /// Its slot; None: something else runs it.
     pub worker: Option<u32>,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Completion rates by number of threads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throughput {
     /// The program that runs the threads: "Sidekiq".
     pub of: String,
@@ -18,7 +19,7 @@ pub struct Throughput {
 }
 
 /// Completion rate at a number of busy threads.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Goodput {
     /// Busy threads over all processes.
     pub threads: u32,
@@ -30,7 +31,7 @@ pub struct Goodput {
 }
 
 /// The parts of an app's response time (95th percentiles).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestPath {
     /// The app.
     pub app: String,

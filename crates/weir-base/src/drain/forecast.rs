@@ -11,6 +11,7 @@
 //!
 //! Squared, this is a quadratic equation in `T`, with the shortest time and the longest one as its solutions.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The share of the times to drain that are within their range, in percent.
@@ -21,7 +22,7 @@ pub const RANGE_RATIO_MAX: f64 = 10.0;
 pub const NORMAL_QUANTILE: f64 = 1.645;
 
 /// When a backlog will be empty.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum DrainForecast {
     /// No job waits.
@@ -45,7 +46,7 @@ pub enum DrainForecast {
 }
 
 /// A time to drain with its range.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct DrainRange {
     /// At the present rates.
     pub expected_seconds: f64,

@@ -221,6 +221,7 @@ fn job_server(stop: &JobServerStop) -> (RunningJobServer, SocketAddr, JobsMetric
         console: String::new(),
         external: None,
         listeners: vec![listener],
+        tracer: Default::default(),
         metrics: metrics.clone(),
         settings,
         clock: Clock::system(),

@@ -135,12 +135,12 @@ impl Proxy {
         arrived: Timestamp,
         (worker_response, exchange, slot): (Box<UpstreamResponse>, Exchange, UpstreamSlot),
     ) -> Response<ResponseBody> {
-        let AcceptedRequest { since, gzip, .. } = *prepared;
+        let AcceptedRequest { since, gzip, is_traced, .. } = *prepared;
         let now = app.now();
         let service = now.since(since);
         app.metrics.responded(worker_response.status, service);
         app.metrics.record_durations(now.since(arrived), worker_response.runtime);
-        let timing = self.timing(&slot, since.since(arrived), service);
+        let timing = self.timing(&slot, since.since(arrived), service, is_traced);
         let client = prepared.client.as_ref();
         let mut response = self.relay_response(worker_response, exchange, slot, client);
         if let (Some(gzip), Some(gzip_request)) = (&app.limits.gzip, gzip) {
@@ -152,15 +152,17 @@ impl Proxy {
         response
     }
 
-    /// Returns the timing for the access log, if there is one.
+    /// Returns the timing for the access log and the span, if there is one of them.
     pub(super) fn timing(
         &self,
         slot: &UpstreamSlot,
         queue: Duration,
         service: Duration,
+        is_traced: bool,
     ) -> Option<Timing> {
         let worker = || slot.worker.address.to_string();
-        self.settings.access_log.is_some().then(|| Timing { queue, service, worker: worker() })
+        let is_needed = is_traced || self.settings.access_log.is_some();
+        is_needed.then(|| Timing { queue, service, worker: worker() })
     }
 
     /// Sends the request to one worker. Returns None if the request may be sent again.

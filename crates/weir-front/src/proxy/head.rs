@@ -201,7 +201,8 @@ pub(super) fn write_start(parts: &Parts, target: &Target, forwarded: &Forwarded)
     head.extend_from_slice(b" HTTP/1.1");
     write_known(&mut head, "\r\nhost: ", target.host());
     for (name, value) in &parts.headers {
-        if !is_ours(name.as_str()) && !target.ends_here.contains(name) && name != COOKIE {
+        let is_replaced = is_ours(name.as_str()) || forwarded.replaces(name);
+        if !is_replaced && !target.ends_here.contains(name) && name != COOKIE {
             write_field(&mut head, name.as_str(), value.as_bytes());
         }
     }

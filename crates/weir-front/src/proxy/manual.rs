@@ -21,6 +21,7 @@ pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
         origin,
         start: Some(start),
         id: Some(RequestId::new(&target, &parts.headers)),
+        trace: None,
     };
     Some(head::write(&parts, &target, &forwarded, BodyHead::None))
 }

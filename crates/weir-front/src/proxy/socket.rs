@@ -254,7 +254,7 @@ async fn request_upgrade(
             (Ok(response), Some((exchange, slot))) => {
                 let service = app.now().since(since);
                 app.metrics.responded(response.status, service);
-                let timing = proxy.timing(&slot, since.since(arrived), service);
+                let timing = proxy.timing(&slot, since.since(arrived), service, false);
                 return Ok(UpgradeExchange { response, exchange, slot, timing });
             }
             (Err(UpstreamError::Unsent), _) => {}

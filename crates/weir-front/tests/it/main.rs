@@ -9,4 +9,5 @@ mod rules;
 mod sockets;
 mod targets;
 mod test_front;
+mod traces;
 mod workers;

@@ -102,7 +102,7 @@ async fn all_requests_get_the_maintenance_page() {
 async fn a_trusted_proxy_reports_the_client_address() {
     let worker = Worker::listen().await;
     let trusted: TrustedProxy = "127.0.0.0/8".parse().expect("a network");
-    let settings = ProxySettings { trusted_proxies: vec![trusted].into(), access_log: None };
+    let settings = ProxySettings { trusted_proxies: vec![trusted].into(), ..Default::default() };
     let front = TestFront::new(app(&worker), settings);
     let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6, 198.51.100.7\r\n\
         X-Forwarded-Proto: https\r\nX-Forwarded-Port: 99\r\n\r\n";

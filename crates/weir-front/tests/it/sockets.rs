@@ -189,7 +189,7 @@ async fn the_stream_limit_per_client_leaves_room_for_others() {
     let clients = ClientLimits { streams_max: 1, ..ClientLimits::default() };
     let limits = weir_net::server::HttpServerLimits { clients, ..Default::default() };
     let proxy: TrustedProxy = "127.0.0.1".parse().expect("an address");
-    let settings = ProxySettings { trusted_proxies: vec![proxy].into(), access_log: None };
+    let settings = ProxySettings { trusted_proxies: vec![proxy].into(), ..Default::default() };
     let app = AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") };
     let front = TestFront::within(limits, app, settings);
     let ask = |address: &str| ASK.replace("Host:", &format!("X-Forwarded-For: {address}\r\nHost:"));

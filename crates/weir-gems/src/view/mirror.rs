@@ -1,5 +1,6 @@
 //! The state of a mirror for operators.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
@@ -9,7 +10,7 @@ use crate::mirror::{Looked, Read};
 use crate::store::mirror::{Refusal, ReplacedRelease};
 
 /// A mirror.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MirrorView {
     /// Upstreams in the order of the settings.
     pub upstreams: Vec<UpstreamView>,
@@ -24,7 +25,7 @@ pub struct MirrorView {
 }
 
 /// State of one upstream.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpstreamView {
     pub name: String,
     pub url: String,
@@ -66,7 +67,7 @@ pub struct UpstreamView {
 }
 
 /// Progress of a synchronization.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgressView {
     pub phase: PhaseView,
     pub done: u64,
@@ -75,7 +76,7 @@ pub struct ProgressView {
 }
 
 /// Current step, and the unit of its progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseView {
     /// Reading `/versions`; in bytes.
@@ -87,7 +88,7 @@ pub enum PhaseView {
 }
 
 /// Outcome of a synchronization.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LookView {
     pub read: ReadView,
     /// Number of names that were updated, including those pending from earlier.
@@ -116,7 +117,7 @@ pub struct LookView {
 }
 
 /// How much of `/versions` was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadView {
     Unchanged,
@@ -125,14 +126,14 @@ pub enum ReadView {
 }
 
 /// A rejected name and the reason: `policy`, `local`, `bound`, `shadowed`, `former`, `lookalike`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedView {
     pub name: String,
     pub reason: String,
 }
 
 /// A release whose file an upstream has replaced.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplacedView {
     pub name: String,
     pub number: String,

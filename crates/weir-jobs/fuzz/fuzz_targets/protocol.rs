@@ -57,6 +57,7 @@ static SERVER: LazyLock<(SocketAddr, RunningJobServer)> = LazyLock::new(|| {
         listeners: vec![listener],
         settings,
         clock: Clock::system(),
+        tracer: Default::default(),
         metrics: JobsMetrics::detached(),
         tls: None,
         stop,

@@ -25,7 +25,7 @@ pub(super) async fn ack<S: Store>(
 ) -> Result<FaktoryReply, FaktoryError> {
     let jid = parse(json)?;
     service.store.ack_from(reporter, &[&*jid]).await?;
-    service.end_cancelled(reporter, &[&*jid]);
+    service.note_ended(reporter, &[&*jid]);
     Ok(FaktoryReply::Ok)
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn ack_batch<'a, S: Store>(
         false => service.store.ack_from(reporter, &jids).await.map(drop),
     };
     if done.is_ok() {
-        service.end_cancelled(reporter, &jids);
+        service.note_ended(reporter, &jids);
     }
     parsed
         .into_iter()

@@ -27,7 +27,7 @@ pub(super) async fn ackb<S: Store>(
     let jids: Vec<JidText<'_>> = payload::parse_array("ACKB", json, max)?;
     let jids: Vec<&str> = jids.iter().map(|jid| &*jid.0).collect();
     let unknown = service.store.ack_from(reporter, &jids).await?;
-    service.end_cancelled(reporter, &jids);
+    service.note_ended(reporter, &jids);
     let not_found = |place: usize| {
         let jid = jids[place];
         (jid.to_owned(), StoreError::NotFound(jid.into()).to_string())
@@ -50,6 +50,7 @@ pub(super) async fn failb<S: Store>(
         match fail::parse(text.get().as_bytes()) {
             Ok(mut report) => {
                 fail::mark_cancelled(service, reporter, &mut report);
+                service.traces.note_failure(&report);
                 reports.push(report);
             }
             Err(error) => malformed.push((fail::jid_of(text.get()), error.to_string())),
@@ -60,7 +61,7 @@ pub(super) async fn failb<S: Store>(
     let ended = jids.into_iter().zip(outcomes);
     let rejected = ended.filter_map(|(jid, outcome)| match outcome {
         Ok(_) => {
-            service.end_cancelled(reporter, &[&*jid]);
+            service.note_ended(reporter, &[&*jid]);
             None
         }
         Err(error) => Some((jid, error.to_string())),

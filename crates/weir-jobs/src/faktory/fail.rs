@@ -30,9 +30,10 @@ pub(super) async fn fail<S: Store>(
     let mut report = parse(json)?;
     mark_cancelled(service, reporter, &mut report);
     let jid = report.jid.clone();
+    service.traces.note_failure(&report);
     let outcome = service.store.fail_from(reporter, vec![report]).await.pop();
     outcome.expect("each report has an outcome")?;
-    service.end_cancelled(reporter, &[&*jid]);
+    service.note_ended(reporter, &[&*jid]);
     Ok(FaktoryReply::Ok)
 }
 

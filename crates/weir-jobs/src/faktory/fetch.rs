@@ -161,6 +161,9 @@ async fn fetch_jobs<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     };
+    if let Ok(jobs) = &fetched {
+        service.traces.begin_runs(jobs, &service.clock);
+    }
     Ok(fetched.map_err(FaktoryError::from))
 }
 

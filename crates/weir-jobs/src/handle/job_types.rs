@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::job_types::WINDOW_MINUTES_MAX;
 use crate::view::JobTypeView;
 
 /// Which figures of all types to return. In a URL: `?sort=failed&minutes=15`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobTypesQuery {
     #[serde(default)]
     pub sort: TypeOrder,
@@ -22,7 +23,7 @@ pub struct JobTypesQuery {
 }
 
 /// One type, and which of its figures to return. In a URL: `?name=Mailer&minutes=15`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobTypeQuery {
     pub name: String,
     /// As in [`JobTypesQuery`].
@@ -31,7 +32,7 @@ pub struct JobTypeQuery {
 }
 
 /// The order of types. Those that are equal are in the order of their names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TypeOrder {
     /// The longest recent run time of all jobs together first: what takes the workers' time.

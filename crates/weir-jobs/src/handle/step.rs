@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
@@ -9,7 +10,7 @@ use crate::stamp;
 
 /// One step: it examines up to `limits.scan_jobs_max` jobs, and changes those that match and were there
 /// when the first step began.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepQuery {
     /// `scheduled`, `retries`, `dead` or `queue:NAME`.
     pub place: String,
@@ -24,7 +25,7 @@ pub struct StepQuery {
 }
 
 /// What a step does with the jobs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepAction {
     Requeue,

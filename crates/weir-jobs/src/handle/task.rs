@@ -1,5 +1,6 @@
 //! Requests about tasks: actions on all matching jobs that the server runs in the background.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::StepQuery;
@@ -9,7 +10,7 @@ pub const STARTED_BY_BYTES_MAX: usize = 200;
 
 /// A new task. The members of [`StepQuery`] say what it does. Its place may also be `quarantine:NAME`, for all
 /// queues of that quarantine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRequest {
     #[serde(flatten)]
     pub query: StepQuery,

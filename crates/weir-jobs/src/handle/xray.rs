@@ -1,9 +1,10 @@
 //! The request of an X-ray.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to X-ray. In a URL: `?place=dead&by=custom.tenant&sample=2000&top=20`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct XrayQuery {
     /// `scheduled`, `retries`, `dead` or `queue:NAME`.
     pub place: String,

@@ -16,6 +16,7 @@ use super::{
 use crate::engine::EmbeddedStore;
 use crate::faktory::SignalLevel;
 use crate::handle::Envelope;
+use crate::job_traces::JobTraces;
 use crate::memory::MemoryStore;
 use crate::server::tasks::Tasks;
 use crate::settings::StoreKind;
@@ -119,12 +120,22 @@ async fn serve<S: Store>(
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
 ) -> Result<JobServerOutcome, StartError> {
-    let JobServerOptions { listeners, mut settings, console, clock, metrics, tls, stop, .. } =
-        start;
+    let JobServerOptions {
+        listeners,
+        mut settings,
+        console,
+        clock,
+        metrics,
+        tracer,
+        tls,
+        stop,
+        ..
+    } = start;
     descriptors::limit_connections(&mut settings.limits);
     metrics.types().begin(clock.now(), store.capabilities().shared);
     let mut service = JobService::new(store, settings, clock, metrics);
     service.console = console;
+    service.traces = JobTraces::new(tracer);
     service.tasks = Tasks::open(&service.settings(), service.clock.now());
     let service = Rc::new(service);
     service.watch_workers();

@@ -29,6 +29,17 @@ pub(crate) async fn push_one<S: Store>(
     settings: &JobServerSettings,
     job: NewJob<'_>,
 ) -> Result<(), PushError> {
+    let spans = service.traces.begin_push(&[job]);
+    let pushed = admit_one(service, settings, job).await;
+    spans.end(|_| pushed.as_ref().err().map(ToString::to_string));
+    pushed
+}
+
+async fn admit_one<S: Store>(
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    job: NewJob<'_>,
+) -> Result<(), PushError> {
     let mut admitted = Admitted::new(service, settings);
     if let Err(error) = admitted.admit(&job)
         && !adds_none(service, &[job]).await[0]
@@ -40,6 +51,17 @@ pub(crate) async fn push_one<S: Store>(
 
 /// Stores each job whose queue has room. Returns the outcomes in order.
 pub(crate) async fn push_each<S: Store>(
+    service: &JobService<S>,
+    settings: &JobServerSettings,
+    jobs: &[NewJob<'_>],
+) -> Vec<Result<(), PushError>> {
+    let spans = service.traces.begin_push(jobs);
+    let pushed = admit_each(service, settings, jobs).await;
+    spans.end(|index| pushed[index].as_ref().err().map(ToString::to_string));
+    pushed
+}
+
+async fn admit_each<S: Store>(
     service: &JobService<S>,
     settings: &JobServerSettings,
     jobs: &[NewJob<'_>],

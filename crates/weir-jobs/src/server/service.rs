@@ -12,6 +12,7 @@ use weir_base::failed_attempts::FailedAttempts;
 use crate::cancellations::Cancellations;
 use crate::faktory::{Buffers, Signal, SignalLevel};
 use crate::job::JobBatch;
+use crate::job_traces::JobTraces;
 use crate::metrics::JobsMetrics;
 use crate::model::{Wid, WorkerEnd};
 use crate::server::rates::QueueRates;
@@ -33,6 +34,7 @@ pub(crate) struct JobService<S> {
     pub(crate) clock: Clock,
     pub(crate) metrics: JobsMetrics,
     pub(crate) started: Timestamp,
+    pub(crate) traces: JobTraces,
     /// The address of the console for browsers, or empty.
     pub(crate) console: String,
     pub(crate) buffers: Rc<Buffers>,
@@ -71,6 +73,7 @@ impl<S> JobService<S> {
         Self {
             store,
             started: clock.now(),
+            traces: JobTraces::default(),
             console: String::new(),
             clock,
             metrics,
@@ -120,12 +123,13 @@ pub(crate) struct OwedRelease {
 }
 
 impl<S: Store> JobService<S> {
-    /// Forgets that jobs were cancelled whose end is stored.
-    pub(crate) fn end_cancelled(&self, reporter: Option<&Wid>, jids: &[&str]) {
+    /// Notes that the end of these jobs is stored: forgets that they were cancelled, and ends their spans.
+    pub(crate) fn note_ended(&self, reporter: Option<&Wid>, jids: &[&str]) {
         let mut marks = self.cancellations.borrow_mut();
         for jid in jids {
             marks.end(jid, reporter);
         }
+        self.traces.end_runs(jids);
     }
 
     /// Has the reaper release what a worker has reserved now.

@@ -1,9 +1,10 @@
 //! Batches of jobs with callbacks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A page of batches, in the order of their ids.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchListPage {
     pub now: f64,
     pub batches: Vec<BatchView>,
@@ -14,7 +15,7 @@ pub struct BatchListPage {
 }
 
 /// A batch.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchView {
     pub bid: String,
     pub parent_bid: Option<String>,

@@ -1,9 +1,10 @@
 //! Jobs in progress that were cancelled.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a request to cancel jobs has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelView {
     pub jobs: Vec<CancelledJobView>,
     /// The requested ids that no job in progress has.
@@ -11,7 +12,7 @@ pub struct CancelView {
 }
 
 /// A cancelled job: if it fails, it is dead instead of waiting for a retry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelledJobView {
     pub jid: String,
     pub jobtype: String,

@@ -1,11 +1,12 @@
 //! Statistics by type of job. They are those of one process of Weir, and begin with it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::job_types::WINDOW;
 
 /// What the figures are about.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeFiguresSource {
     /// The name of the machine whose Weir has counted them.
     pub node: String,
@@ -20,7 +21,7 @@ pub struct TypeFiguresSource {
 }
 
 /// All types that had a job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobTypesView {
     #[serde(flatten)]
     pub source: TypeFiguresSource,
@@ -34,7 +35,7 @@ pub struct JobTypesView {
 }
 
 /// The figures of one type.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobTypeView {
     pub jobtype: String,
     /// Jobs that workers have reserved now.
@@ -52,7 +53,7 @@ pub struct JobTypeView {
 }
 
 /// Counts of jobs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeCounts {
     pub started: u64,
     /// With or without an error.
@@ -69,7 +70,7 @@ pub struct TypeCounts {
 }
 
 /// Percentiles of durations. They may be up to an eighth off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DurationsView {
     pub p50: f64,
     pub p95: f64,
@@ -79,7 +80,7 @@ pub struct DurationsView {
 }
 
 /// The last failure of a type.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LastFailureView {
     pub errtype: String,
     pub at: f64,
@@ -96,7 +97,7 @@ impl LastFailureView {
 }
 
 /// One type with all that is known of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobTypeDetails {
     #[serde(flatten)]
     pub source: TypeFiguresSource,
@@ -115,7 +116,7 @@ pub struct JobTypeDetails {
 }
 
 /// Failures with one class of error.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorGroupView {
     pub errtype: String,
     pub recent: u64,
@@ -145,7 +146,7 @@ fn lasted(since: f64, last_at: f64, now: f64) -> f64 {
 }
 
 /// Starts of jobs from one queue.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeQueueView {
     pub queue: String,
     pub recent: u64,
@@ -156,7 +157,7 @@ pub struct TypeQueueView {
 }
 
 /// Five minutes, or the part of them since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeSliceView {
     /// When it begins.
     pub at: f64,

@@ -1,11 +1,12 @@
 //! The limits of queues, tenants and shared resources, and what they hold back.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::BlockedView;
 
 /// All limits, and what they hold back.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLimitsView {
     pub now: f64,
     /// Until when limits of jobs at once are a quarter lower, because the job store was not closed. `None`: they apply in
@@ -24,7 +25,7 @@ pub struct JobLimitsView {
 }
 
 /// The limits of a queue, and what they hold back.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueLimitsView {
     pub name: String,
     pub paused: bool,
@@ -50,7 +51,7 @@ pub struct QueueLimitsView {
 }
 
 /// Caps on what waits in a queue; a push over one is rejected.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QueueCapsView {
     pub jobs_max: Option<u64>,
@@ -64,7 +65,7 @@ pub struct QueueCapsView {
 }
 
 /// The limits of the tenants of a queue.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantsLimitsView {
     /// What names the tenant of a job.
     pub fair_by: String,
@@ -83,7 +84,7 @@ pub struct TenantsLimitsView {
 }
 
 /// A tenant with jobs that a limit holds back.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantLimitsView {
     /// `None`: jobs without a tenant.
     pub name: Option<String>,
@@ -100,7 +101,7 @@ pub struct TenantLimitsView {
 }
 
 /// The limits of a shared resource, and what they hold back.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceLimitsView {
     pub name: String,
     /// Job types that use it, in any queue.

@@ -1,9 +1,10 @@
 //! One step of an action on all matching jobs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The outcome of one step.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepView {
     /// Jobs that were changed.
     pub count: u64,

@@ -1,9 +1,10 @@
 //! What the jobs of a queue or set consist of.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An X-ray of a queue or set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XrayView {
     /// `scheduled`, `retries`, `dead` or `queue:NAME`.
     pub place: String,
@@ -24,7 +25,7 @@ pub struct XrayView {
 }
 
 /// Which jobs were read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum XrayCoverage {
     Samples,
@@ -34,7 +35,7 @@ pub enum XrayCoverage {
 }
 
 /// The jobs by one of their properties.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XrayGroup {
     /// `jobtype`, `queue`, `key`, `error` (the class of the last failure), `age` (in a queue or dead; in
     /// the other sets since `created_at`), `due` or `size` (of the JSON).
@@ -52,7 +53,7 @@ pub struct XrayGroup {
 }
 
 /// The jobs with one value.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct XrayRow {
     pub value: Option<String>,
     /// Jobs among those that were read.

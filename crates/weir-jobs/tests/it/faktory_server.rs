@@ -65,6 +65,7 @@ impl Server {
             listeners: vec![listener],
             settings,
             clock,
+            tracer: Default::default(),
             metrics,
             tls,
             stop: stop.clone(),

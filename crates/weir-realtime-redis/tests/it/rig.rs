@@ -324,6 +324,7 @@ fn hub(
     settings.limits.watch_events_max = 10_000;
     settings.limits.watchers_max = 10_000;
     let hub = Hub::new(HubParts {
+        tracer: Default::default(),
         cores: 1,
         settings,
         apps: vec![app],

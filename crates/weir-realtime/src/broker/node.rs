@@ -168,6 +168,7 @@ impl NodeBroker {
             name: Box::from(event.name),
             data: Box::from(event.data),
             except: event.except,
+            trace: event.trace.cloned(),
         };
         let events: Vec<OwnedEvent> = events.into_iter().map(own).collect();
         if events.is_empty() {
@@ -249,7 +250,7 @@ fn broadcast(key: ChannelKey, event: ClientPublication<'_>) -> ClientBroadcast {
 }
 
 fn new_event(app: &App, channel: &ChannelName, event: ServerEvent<'_>) -> NewEvent {
-    let ServerEvent { name, data, except, idempotency_key } = event;
+    let ServerEvent { name, data, except, idempotency_key, trace: _ } = event;
     NewEvent {
         key: app.key_of(channel),
         event: LogEvent { name: Box::from(name), data: Box::from(data), except },

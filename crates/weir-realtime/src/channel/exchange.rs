@@ -10,6 +10,7 @@ use crate::frame::{Draft, Frame};
 use crate::pusher::position::ChannelPosition;
 use crate::pusher::server_message::Joined;
 use crate::settings::HistoryLimits;
+use crate::trace::FanoutSpan;
 
 /// The channel was removed. The caller must get a new one from the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) struct Publication<'a> {
     pub(crate) data: &'a str,
     pub(crate) retention: Retention,
     pub(crate) now: Timestamp,
+    /// None: it is not traced.
+    pub(crate) trace: Option<FanoutSpan>,
 }
 
 /// Where an event is stored after it was sent.

@@ -232,6 +232,7 @@ impl Channel {
             data: &event.data,
             retention: Retention::Log { position: record.position, limits },
             now,
+            trace: None,
         }
     }
 }

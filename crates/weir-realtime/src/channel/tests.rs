@@ -323,6 +323,7 @@ fn a_removed_channel_rejects_subscriptions_and_events() {
         data: "",
         retention: Retention::Nothing,
         now: NOW,
+        trace: None,
     };
     assert_eq!(channel.publish(publication, &cores), Err(TryPublishError::Gone));
 }

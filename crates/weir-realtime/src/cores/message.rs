@@ -9,6 +9,7 @@ use super::budget::BudgetReservation;
 use crate::frame::Frame;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
+use crate::trace::FanoutSpan;
 
 /// A message to a core. All but the last kind hold room that was reserved on that core.
 #[derive(Debug)]
@@ -62,6 +63,9 @@ pub(crate) struct Broadcast {
     /// The key by which a newer event replaces it. None if it must not be replaced.
     pub(crate) event: Option<EventKey>,
     pub(crate) published_at: Timestamp,
+    /// None: it is not traced. Ends like `budget`.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(crate) trace: Option<FanoutSpan>,
     /// Returned when the message is sent to, or queued for, every subscriber on the core.
     #[expect(dead_code, reason = "held, not read")]
     pub(crate) budget: BudgetReservation,

@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::channel::{PreparedEvent, Published};
 use crate::cores::CoreBusy;
 use crate::pusher::socket_id::SocketId;
+use crate::trace::FanoutSpan;
 
 /// The app and the name of a channel.
 pub(crate) type DurableKey = (String, String);
@@ -44,6 +45,8 @@ pub(crate) struct OwnedEvent {
     pub(crate) name: Box<str>,
     pub(crate) data: Box<str>,
     pub(crate) except: Option<SocketId>,
+    /// None: it is not traced.
+    pub(crate) trace: Option<FanoutSpan>,
 }
 
 /// Bytes of an order that waits, counted until it is dropped.

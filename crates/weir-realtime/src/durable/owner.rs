@@ -212,9 +212,14 @@ impl<D: Disk> Owner<D> {
             let published = written.map(|positions| {
                 let mut last = Published::default();
                 for (event, position) in events.into_iter().zip(positions) {
-                    let OwnedEvent { prepared, name, data, except } = event;
-                    let event =
-                        ServerEvent { name: &name, data: &data, except, idempotency_key: None };
+                    let OwnedEvent { prepared, name, data, except, trace } = event;
+                    let event = ServerEvent {
+                        name: &name,
+                        data: &data,
+                        except,
+                        idempotency_key: None,
+                        trace: trace.as_ref(),
+                    };
                     last = self.broker.publish_prepared(&app, prepared, event, now);
                     if last.position.is_some_and(|published| published != position) {
                         // Only this thread publishes, so this would be a bug.

@@ -435,8 +435,13 @@ async fn a_log_that_grows_is_rewritten() {
     let app = hub.app_by_id("1").unwrap();
     let name = crate::pusher::channel::ChannelName::parse(CHANNEL, &hub.settings().limits.pusher);
     let name = name.unwrap();
-    let one =
-        crate::broker::ServerEvent { name: "e", data: &long, except: None, idempotency_key: None };
+    let one = crate::broker::ServerEvent {
+        name: "e",
+        data: &long,
+        except: None,
+        idempotency_key: None,
+        trace: None,
+    };
     for _ in 0..80 {
         hub.publish_all(&app, std::iter::repeat_n((&name, one), 100)).await.unwrap();
     }
@@ -681,7 +686,8 @@ async fn events_get_room_on_the_cores_once_they_can_be_written() {
     let hub = Folder::new().hub();
     let app = hub.app_by_id("1").unwrap();
     let name = ChannelName::parse(CHANNEL, &PusherLimits::default()).unwrap();
-    let event = ServerEvent { name: "e", data: "1", except: None, idempotency_key: None };
+    let event =
+        ServerEvent { name: "e", data: "1", except: None, idempotency_key: None, trace: None };
     let joining = crate::channel::JoinRequest {
         core: 0,
         member: None,

@@ -17,6 +17,7 @@ fn broadcast(sequence: u64, audience: Audience) -> Broadcast {
         audience,
         event: None,
         published_at: Timestamp::default(),
+        trace: None,
         budget,
     }
 }

@@ -49,6 +49,7 @@ impl Shard {
             data: data.as_str(),
             except: socket_id,
             idempotency_key: self.checked_key(idempotency_key.as_deref())?,
+            trace: call.fanout,
         };
         match &channels[..] {
             [channel] => drop(self.hub.publish(call.app, channel, event).await?),
@@ -82,7 +83,8 @@ impl Shard {
         let all = events.iter().map(|one| {
             let (name, data) = (one.name.as_str(), one.data.as_str());
             let idempotency_key = one.idempotency_key.as_deref();
-            (&one.channel, ServerEvent { name, data, except: one.socket_id, idempotency_key })
+            let (except, trace) = (one.socket_id, call.fanout);
+            (&one.channel, ServerEvent { name, data, except, idempotency_key, trace })
         });
         self.hub.publish_all(call.app, all).await?;
         let mut body = Vec::new();
@@ -108,7 +110,7 @@ impl Shard {
         let channel = parse_name(&format!("{SERVER_TO_USER_PREFIX}{user}"), limits)?;
         let (name, data) = (event.name.as_str(), event.data.as_str());
         let idempotency_key = self.checked_key(event.idempotency_key.as_deref())?;
-        let event = ServerEvent { name, data, except: None, idempotency_key };
+        let event = ServerEvent { name, data, except: None, idempotency_key, trace: call.fanout };
         self.hub.publish(call.app, &channel, event).await?;
         Ok(empty_body())
     }

@@ -23,6 +23,10 @@ impl ApiFailure {
         Self { status, text: text.to_string() }
     }
 
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(super) fn into_response(self) -> Response<ResponseBody> {
         let mut response = Response::new(ResponseBody::from(format!("{}\n", self.text)));
         *response.status_mut() = self.status;

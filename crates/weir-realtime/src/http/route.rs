@@ -29,6 +29,13 @@ pub(super) enum Operation<'a> {
     History(Cow<'a, str>),
 }
 
+impl Operation<'_> {
+    /// Returns whether it publishes events.
+    pub(super) const fn publishes(&self) -> bool {
+        matches!(self, Self::Publish | Self::PublishBatch | Self::PublishToUser(_))
+    }
+}
+
 impl<'a> ApiRoute<'a> {
     /// Parses method and path.
     pub(super) fn parse(method: &Method, path: &'a str) -> Result<Self, ApiFailure> {

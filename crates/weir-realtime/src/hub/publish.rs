@@ -83,7 +83,8 @@ mod tests {
         let app = core.hub().app_by_id("1").unwrap();
         let parse = |name: &&str| ChannelName::parse(name, &PusherLimits::default()).unwrap();
         let names: Vec<ChannelName> = channels.iter().map(parse).collect();
-        let event = ServerEvent { name: "e", data: "1", except: None, idempotency_key: None };
+        let event =
+            ServerEvent { name: "e", data: "1", except: None, idempotency_key: None, trace: None };
         poll_now(core.hub().publish_all(&app, names.iter().map(|name| (name, event))))
     }
 

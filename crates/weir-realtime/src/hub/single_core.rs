@@ -31,6 +31,7 @@ pub(crate) fn single_core_hub(
         ShutdownToken::new(),
     );
     Hub::new(HubParts {
+        tracer: Default::default(),
         cores: 1,
         settings,
         apps,

@@ -1,5 +1,6 @@
 //! Totals read from the metrics, for operators without a scraper.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_settings::Setting;
 
@@ -9,7 +10,7 @@ use super::{
 use crate::settings::{AppSettings, HubLimits, PresenceLimits};
 
 /// Figures of all apps: totals since the start, and present values.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HubTotals {
     /// Number of open connections, including those that are closing.
     pub connections: u64,
@@ -43,7 +44,7 @@ pub struct HubTotals {
 
 /// Number of connections closed for one reason: `client`, `slow`, `no_pong`, `unused`,
 /// `unauthorized`, `protocol`, `drain`, `terminated` or `app`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClosedView {
     /// The reason.
     pub reason: String,
@@ -52,7 +53,7 @@ pub struct ClosedView {
 }
 
 /// How often a limit was reached since the start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitHit {
     /// The name of the limit's setting.
     pub limit: String,

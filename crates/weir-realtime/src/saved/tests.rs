@@ -19,7 +19,7 @@ fn publish(hub: &Hub, channel: &str, data: &str) {
     poll_now(hub.publish(
         &app,
         &name(channel),
-        ServerEvent { name: "e", data, except: None, idempotency_key: None },
+        ServerEvent { name: "e", data, except: None, idempotency_key: None, trace: None },
     ))
     .unwrap();
 }

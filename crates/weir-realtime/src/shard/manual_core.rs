@@ -242,7 +242,7 @@ impl ManualCore {
         let published = single_core::poll_now(hub.publish(
             &app,
             &channel,
-            ServerEvent { name, data, except, idempotency_key: None },
+            ServerEvent { name, data, except, idempotency_key: None, trace: None },
         ));
         published.map(|published| published.position).map_err(|error| error.to_string())
     }
@@ -265,7 +265,7 @@ impl ManualCore {
         let parse = |name: &&str| ChannelName::parse(name, &hub.settings().limits.pusher);
         let channels: Result<Vec<ChannelName>, _> = channels.iter().map(parse).collect();
         let channels = channels.expect("names of channels");
-        let event = ServerEvent { name, data, except: None, idempotency_key: None };
+        let event = ServerEvent { name, data, except: None, idempotency_key: None, trace: None };
         let published = hub.publish_all(&app, channels.iter().map(|channel| (channel, event)));
         let published = single_core::poll_now(published);
         published.map_err(|error| error.to_string())

@@ -1,10 +1,11 @@
 //! What a node of realtime reports about itself to the others.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_base::node;
 
 /// The figures of a node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeFigures {
     /// Clients that are connected to it.

@@ -1,9 +1,10 @@
 //! The state of a server of the log, for operators.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A server of the log, or one of several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogShardView {
     /// Its name among several.
     pub name: String,

@@ -1,5 +1,6 @@
 //! Messages as subscribers receive them, for live views and the console.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use weir_base::clock::Timestamp;
@@ -9,7 +10,7 @@ use crate::frame::Frame;
 use crate::hub::Hub;
 
 /// One message of a channel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventView {
     /// When it was published, in seconds since the Unix epoch.
     pub at: f64,

@@ -1,5 +1,6 @@
 //! The users of a presence channel, in pages.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::broker::Broker as _;
@@ -7,7 +8,7 @@ use crate::channel::ListedMember;
 use crate::hub::Hub;
 
 /// A user on a presence channel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberView {
     /// The user's id.
     pub user_id: String,
@@ -16,7 +17,7 @@ pub struct MemberView {
 }
 
 /// A page of a channel's users, ordered by id.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberPage {
     /// The users on this page.
     pub members: Vec<MemberView>,

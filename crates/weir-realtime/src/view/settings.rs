@@ -1,5 +1,6 @@
 //! Settings in effect, without secrets.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_settings::{Section, SettingValue};
 
@@ -8,7 +9,7 @@ use crate::settings::AppSettings;
 use crate::webhooks::{WebhookEndpoint, WebhookKind};
 
 /// A setting in effect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingView {
     /// The setting's name.
     pub name: String,
@@ -17,7 +18,7 @@ pub struct SettingView {
 }
 
 /// The settings of the realtime server and of each app.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingsView {
     /// Settings of the realtime server, named `realtime.*`.
     pub whole: Vec<SettingView>,
@@ -26,7 +27,7 @@ pub struct SettingsView {
 }
 
 /// The settings of one app.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AppSettingsView {
     /// The app's id.
     pub id: String,
@@ -37,7 +38,7 @@ pub struct AppSettingsView {
 }
 
 /// A webhook endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookView {
     /// The endpoint's URL.
     pub url: String,

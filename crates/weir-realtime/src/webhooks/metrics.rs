@@ -7,6 +7,7 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_net::webhook::{DeliveryMetrics, FailureReason};
 
@@ -34,7 +35,7 @@ pub enum DropReason {
 }
 
 /// Totals of webhooks since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookTotals {
     /// Number of requests begun.
     pub attempts: u64,

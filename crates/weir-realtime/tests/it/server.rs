@@ -123,6 +123,7 @@ impl Server {
         const CORES: usize = 2;
         let apps = vec![app];
         let parts = HubParts {
+            tracer: Default::default(),
             cores: CORES,
             settings,
             apps,

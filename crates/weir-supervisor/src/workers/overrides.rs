@@ -7,6 +7,7 @@ pub(crate) mod in_force;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::blueprint::Blueprint;
@@ -29,7 +30,7 @@ pub(crate) const OVERRIDE_REASON_BYTES_MAX: usize = 200;
 const BY_BYTES_MAX: usize = 100;
 
 /// Processes, threads and queues of a group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupValues {
     pub processes: u32,
     /// None: the command does not get the number of threads.
@@ -38,7 +39,7 @@ pub struct GroupValues {
 }
 
 /// An operator's request to override values of a group. Values that are None stay as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OverrideRequest {
     pub processes: Option<u32>,
@@ -54,7 +55,7 @@ pub struct OverrideRequest {
 }
 
 /// An override in force. Times are seconds since the Unix epoch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Override {
     pub processes: Option<u32>,
     pub threads: Option<u32>,
@@ -69,7 +70,7 @@ pub struct Override {
 }
 
 /// What a request does, or would do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OverrideOutcome {
     pub before: GroupValues,
     pub after: GroupValues,
@@ -87,7 +88,7 @@ pub struct OverrideOutcome {
 }
 
 /// The values of a group of job workers for operators.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobGroupState {
     /// The values of the settings.
     pub configured: GroupValues,

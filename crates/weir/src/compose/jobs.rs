@@ -19,6 +19,7 @@ use weir_net::metrics::TlsMetrics;
 use weir_net::tls::AlpnProtocols;
 use weir_sidekiq::store::{RedisStoreOptions, ShardedStoreOptions};
 use weir_supervisor::inherited::Inherited;
+use weir_traces::Tracer;
 
 use super::adopt;
 use super::completion::Completion;
@@ -65,6 +66,7 @@ impl Jobs {
         JobsSocket { listener, tls }: JobsSocket,
         registry: &mut Registry,
         clock: &Clock,
+        tracer: Tracer,
     ) -> anyhow::Result<Self> {
         let stop = JobServerStop {
             graceful: CancellationToken::new(),
@@ -79,6 +81,7 @@ impl Jobs {
             settings: settings.jobs.settings.clone(),
             console: settings.console.address().unwrap_or_default(),
             clock: clock.clone(),
+            tracer,
             metrics: JobsMetrics::register(registry, &settings.jobs.settings.limits),
             tls: tls.clone(),
             stop: stop.clone(),

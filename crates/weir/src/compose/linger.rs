@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Weir;
 use super::cores::Cores;
-use super::stop::JOBS_TIME_MIN;
+use super::stop::{JOBS_TIME_MIN, finish_traces};
 
 /// Interval of checks whether operators have paused or resumed apps.
 const PAUSED_APPS_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,6 +73,7 @@ impl Weir {
         if let Some(realtime) = self.realtime {
             realtime.finish(lingering.deadline).await;
         }
+        finish_traces(&self.trace_export, lingering.deadline).await;
         jobs.and(cores)
     }
 

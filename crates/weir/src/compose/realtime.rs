@@ -21,6 +21,7 @@ use weir_realtime::shard::Shard;
 use weir_realtime::shared_log::SharedLog;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
 use weir_realtime_redis::{LogParts, NodeOptions, RedisLogMetrics, ShardedLog};
+use weir_traces::Tracer;
 
 use weir_config::Settings;
 
@@ -45,13 +46,14 @@ impl Realtime {
         registry: &mut Registry,
         clock: &Clock,
         draining: CancellationToken,
+        tracer: Tracer,
     ) -> anyhow::Result<Self> {
         let in_flight = webhook_limit(settings, registry);
         let webhooks = ShutdownToken::new();
         let log = create_log(settings, registry)?;
         let shared = log.clone().map(|log| log as Arc<dyn SharedLog>);
         let parts = (Arc::clone(&in_flight), shared);
-        let hub = create_hub(settings, cores, registry, clock, parts, &webhooks);
+        let hub = create_hub(settings, cores, registry, clock, parts, (&webhooks, tracer));
         let histories = settings.histories_file();
         open_histories(&hub, settings).await?;
         let switches =
@@ -159,7 +161,7 @@ fn create_hub(
     registry: &mut Registry,
     clock: &Clock,
     (in_flight, log): (Arc<Semaphore>, Option<Arc<dyn SharedLog>>),
-    webhooks: &ShutdownToken,
+    (webhooks, tracer): (&ShutdownToken, Tracer),
 ) -> Arc<Hub> {
     let realtime = &settings.realtime;
     let (handle, worker) = Webhooks::start(
@@ -179,6 +181,7 @@ fn create_hub(
         metrics: RealtimeMetrics::register(registry),
         webhooks: handle,
         log,
+        tracer,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_base::shutdown::Drained;
+use weir_base::shutdown::{Drained, ShutdownToken};
 use weir_net::server::LivenessProbe;
 
 use super::Weir;
@@ -14,6 +14,16 @@ pub(super) const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
 /// The least time that realtime gets to remove its members from the Redis that nodes share, and to
 /// send webhooks. Otherwise other nodes remove the members when its lease has lapsed.
 const REALTIME_TIME_MIN: Duration = Duration::from_secs(1);
+
+/// The least time that the remaining traces get to be exported.
+const TRACES_TIME_MIN: Duration = Duration::from_secs(1);
+
+/// Exports the remaining traces. Call it when nothing begins spans any more.
+pub(super) async fn finish_traces(export: &ShutdownToken, time_left: Duration) {
+    if let Drained::DeadlinePassed { .. } = export.drain(time_left).await {
+        tracing::warn!("unsent traces are lost: the shutdown deadline has passed");
+    }
+}
 
 impl Weir {
     /// Shuts down all parts in order (a store that is still being opened has acknowledged nothing
@@ -28,6 +38,7 @@ impl Weir {
     /// 4. Send the remaining webhooks of realtime in the time left; of the webhooks of gems only
     ///    those in progress, since the next process sends the others. The mirror leaves its work to
     ///    the next process.
+    /// 5. Export the remaining traces.
     pub(crate) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
         let (clock, began) = (self.clock.clone(), self.clock.now());
         let time_left = || deadline.saturating_sub(clock.now().since(began));
@@ -56,6 +67,8 @@ impl Weir {
                 }
             },
         );
+        let time_min = if deadline.is_zero() { deadline } else { TRACES_TIME_MIN };
+        finish_traces(&self.trace_export, time_left().max(time_min)).await;
         jobs.and(cores)
     }
 

@@ -184,7 +184,16 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
     change(&mut settings, &mut app);
     let metrics = RealtimeMetrics::register(&mut registry);
     let clock = clock.clone();
-    Hub::new(HubParts { cores: 1, settings, apps: vec![app], clock, metrics, webhooks, log: None })
+    Hub::new(HubParts {
+        cores: 1,
+        settings,
+        apps: vec![app],
+        clock,
+        metrics,
+        webhooks,
+        log: None,
+        tracer: Default::default(),
+    })
 }
 
 fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> RealtimeSource {

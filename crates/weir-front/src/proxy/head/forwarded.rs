@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use weir_base::clock::Timestamp;
 use weir_net::client::Origin;
+use weir_traces::context::{TRACEPARENT, TRACESTATE};
 
 use super::{Target, write_known};
 use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
+use crate::proxy::trace::ForwardedTrace;
 
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -25,6 +27,8 @@ pub(in crate::proxy) struct Forwarded {
     pub(in crate::proxy) start: Option<Start>,
     /// None: `X-Request-Id` is neither sent nor logged.
     pub(in crate::proxy) id: Option<RequestId>,
+    /// None: the request is not traced, and the client's trace context is passed on.
+    pub(in crate::proxy) trace: Option<ForwardedTrace>,
 }
 
 /// The ID of a request in all logs. A client's ID is used if it is short and plain.
@@ -56,6 +60,12 @@ impl Forwarded {
         self.id.as_ref().map(RequestId::as_bytes)
     }
 
+    /// Returns whether a client's field is left out, because Weir's span is the caller of the worker.
+    pub(super) fn replaces(&self, name: &HeaderName) -> bool {
+        let Some(trace) = &self.trace else { return false };
+        name == TRACEPARENT || (name == TRACESTATE && !trace.keeps_state)
+    }
+
     pub(super) fn write(&self, head: &mut Vec<u8>, target: &Target) {
         let [x_forwarded, forwarded] = [ForwardedHeader::XForwarded, ForwardedHeader::Forwarded]
             .map(|header| self.headers.has(header));
@@ -75,6 +85,9 @@ impl Forwarded {
             && self.headers.has(ForwardedHeader::XRequestId)
         {
             write_known(head, "\r\nx-request-id: ", id);
+        }
+        if let Some(trace) = &self.trace {
+            write_known(head, "\r\ntraceparent: ", &trace.traceparent);
         }
     }
 }

@@ -110,6 +110,7 @@ impl LocalBroker {
             data: "",
             retention: Retention::Nothing,
             now: self.clock.now(),
+            trace: None,
         };
         match channel.publish(publication, &self.cores) {
             Ok(_) => {
@@ -144,7 +145,7 @@ impl LocalBroker {
         channel: &Channel,
         event: ServerEvent<'a>,
     ) -> Publication<'a> {
-        let ServerEvent { name, data, except, .. } = event;
+        let ServerEvent { name, data, except, trace, .. } = event;
         Publication {
             draft: Draft::new(&ChannelEvent {
                 event: name,
@@ -158,6 +159,7 @@ impl LocalBroker {
             data,
             retention: Retention::History(app.settings().history),
             now: self.clock.now(),
+            trace: trace.cloned(),
         }
     }
 
