@@ -38,6 +38,7 @@ pub(crate) mod sidekiq;
 mod threads_hurt;
 mod tracer;
 mod unexplained;
+mod unnoticed;
 mod walk;
 mod watch;
 mod weir_parts;
