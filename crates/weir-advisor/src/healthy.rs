@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::flow::Flow;
 use crate::observation::{
-    AppendFsync, Capsule, ClassHistory, ConnectionPools, DatabaseConnections, DatabaseHost,
-    DatabaseObservation, DatabaseUpkeep, DayCounts, Exceptions, Fact, Goodput, JobProcess,
-    Keyspace, Machine, MemoryGrowth, Observation, ObservedQueue, Ordering, Persistence,
+    AppendFsync, Capsule, ClassHistory, ConnectionPools, CpuLimit, DatabaseConnections,
+    DatabaseHost, DatabaseObservation, DatabaseUpkeep, DayCounts, Exceptions, Fact, Goodput,
+    JobProcess, Keyspace, Machine, MemoryGrowth, Observation, ObservedQueue, Ordering, Persistence,
     PostgresSettings, ProcessPlace, ProcessPresence, RedisInfo, RedisOperations, RedisServer,
     Replication, ReplicationSlot, RequestPath, RunCounts, SessionState, Sessions,
     SidekiqObservation, SlotLimit, SynchronousCommit, TableReads, TableStatistics, TemporaryFiles,
@@ -35,6 +35,15 @@ pub(crate) fn observation() -> Observation {
             memory_stall_share: Some(0.0),
         }),
         programs: Vec::new(),
+        cpu_limits: vec![CpuLimit {
+            group: "/".to_owned(),
+            cores: 3.0,
+            periods: 90,
+            throttled_periods: 4,
+            services: vec!["sidekiq".to_owned()],
+            pids: vec![1],
+            ..CpuLimit::default()
+        }],
         services: Fact::Known(vec![
             service("web", 2, 5, "MAX_THREADS="),
             service("streaming", 1, 10, "DB_POOL="),
@@ -187,6 +196,7 @@ fn redis() -> RedisServer {
         slow_commands: Fact::Known(Vec::new()),
         cache_like_share: Fact::Known(0.1),
         lately: Fact::Known(RedisOperations {
+            window: Duration::from_secs(10),
             per_second: 900.0,
             cpu_share: Some(0.04),
             ..RedisOperations::default()

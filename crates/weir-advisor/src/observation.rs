@@ -1,6 +1,7 @@
 //! All facts that can be known about a job system and the machines under it.
 
 mod access;
+mod cpu_limit;
 mod exceptions;
 mod fact;
 mod failures;
@@ -24,6 +25,7 @@ mod tables;
 use serde::Serialize;
 
 pub use self::access::RedisAccess;
+pub use self::cpu_limit::CpuLimit;
 pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
 pub use self::fact::{Fact, Missing, MissingReason};
 pub use self::failures::{FailingClass, PayloadSize};
@@ -84,6 +86,9 @@ pub struct Observation {
     /// The programs that used most of its cores between two samples, busiest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<BusyProgram>,
+    /// Limits of CPU time of the processes of interest on this machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpu_limits: Vec<CpuLimit>,
     /// The services that open connections to the database, with the size of their pools.
     pub services: Fact<Vec<ConnectionPools>>,
     /// The pooler between the services and the database, or `None` if none was detected or

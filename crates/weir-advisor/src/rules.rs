@@ -11,6 +11,7 @@ mod busy_pooler;
 mod cache_hits;
 mod connection_limit;
 mod connection_slots;
+mod cpu_limit;
 mod dead_flood;
 mod dead_rows;
 mod duplicate_scheduler;
@@ -51,7 +52,9 @@ mod redis_slow_log;
 mod replication_slot;
 pub(crate) mod retry_flood;
 mod sequential_scans;
+mod shared_queue;
 mod slots_exhausted;
+mod slow_commands;
 mod small_pool;
 pub(crate) mod starving_queue;
 mod stuck_threads;
@@ -177,6 +180,7 @@ pub const RULES: &[Rule] = &[
     of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
     of_sidekiq(failing_jobs::NAME, failing_jobs::check),
     of_sidekiq(failing_class::NAME, failing_class::check),
+    of_sidekiq(shared_queue::NAME, shared_queue::check),
     rule(redis_clients::NAME, redis_clients::check),
     of_sidekiq(redis_round_trip::NAME, redis_round_trip::check),
     // While the database reads from disk what it could cache, more threads or processes do not
@@ -195,9 +199,11 @@ pub const RULES: &[Rule] = &[
     rule(over_commit::NAME, over_commit::check),
     rule(small_pool::NAME, small_pool::check),
     rule(threads_hurt::NAME, threads_hurt::check),
+    rule(slow_commands::NAME, slow_commands::check),
     rule(redis_cpu::NAME, redis_cpu::check),
     of_sidekiq(large_payloads::NAME, large_payloads::check),
     of_sidekiq(growing_process::NAME, growing_process::check),
+    rule(cpu_limit::NAME, cpu_limit::check),
     of_sidekiq(idle_cores::NAME, idle_cores::check),
     of_sidekiq(quiet_process::NAME, quiet_process::check),
     of_sidekiq(stuck_threads::NAME, stuck_threads::check),

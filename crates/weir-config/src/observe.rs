@@ -110,6 +110,11 @@ impl Observe {
         !self.redis.is_empty() || self.postgres.is_some()
     }
 
+    /// Returns whether a Redis is observed.
+    pub fn has_redis(&self) -> bool {
+        !self.redis.is_empty()
+    }
+
     /// Returns a Redis that is configured twice, if there is one.
     pub fn duplicate_redis(&self) -> Option<String> {
         let at = |endpoint: &RedisEndpoint| (endpoint.address.clone(), endpoint.database);

@@ -66,6 +66,7 @@ const FRONT_RULES: &[fn(&front::FrontSnapshot) -> Vec<VerdictFinding>] = &[
     front_rules::workers_are_evicted,
     front_rules::app_is_in_maintenance,
     front_rules::app_sheds,
+    front_rules::app_cannot_shed,
     front_rules::app_is_paused,
 ];
 

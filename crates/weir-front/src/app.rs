@@ -25,8 +25,9 @@ use crate::dispatch::{
 };
 use crate::forwarded_headers::ForwardedHeaders;
 use crate::metrics::AppMetrics;
-use crate::rules::{PriorityRule, ShedRule};
+use crate::rules::PriorityRule;
 use crate::settings::{AppLimits, AppSettings};
+use crate::shed::{LatencySample, ShedRule, ShedState, WatchedQueue};
 use crate::view::{AppView, OverdueView, TotalsView, UpstreamWorkerState, WorkerView};
 
 /// A worker that requests are sent to.
@@ -363,7 +364,8 @@ impl ProxiedApp {
             requests_waiting: dispatcher.waiting(),
             is_paused: dispatcher.is_paused(),
             is_in_maintenance: self.maintenance.is_on(),
-            shedding: self.shedding(),
+            shedding: self.queues_of_rules(ShedState::On),
+            shed_unknown: self.queues_of_rules(ShedState::Unknown),
             is_overloaded: dispatcher.is_overloaded(now),
             workers: workers.collect(),
             totals: TotalsView {
@@ -374,9 +376,29 @@ impl ProxiedApp {
         }
     }
 
-    fn shedding(&self) -> Vec<String> {
-        let on = self.shed.iter().filter(|rule| rule.is_on());
-        on.map(|rule| rule.settings.queue.clone()).collect()
+    /// Returns the queues of the shed rules with this state.
+    fn queues_of_rules(&self, state: ShedState) -> Vec<String> {
+        let rules = self.shed.iter().filter(|rule| rule.state() == state);
+        rules.map(|rule| rule.settings.queue.name.clone()).collect()
+    }
+
+    /// Updates the shed rules with the samples of each queue.
+    pub(crate) fn update_shed_rules(&self, samples: impl Fn(&WatchedQueue) -> Vec<LatencySample>) {
+        for rule in &self.shed {
+            rule.update(&samples(&rule.settings.queue));
+        }
+        self.count_shed_rules();
+    }
+
+    /// Makes all shed rules inactive.
+    pub(crate) fn end_shedding(&self) {
+        self.shed.iter().for_each(|rule| rule.set(ShedState::Off));
+        self.count_shed_rules();
+    }
+
+    fn count_shed_rules(&self) {
+        let states: Vec<_> = self.shed.iter().map(ShedRule::state).collect();
+        self.metrics.shed_rules(&states);
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -1,6 +1,6 @@
 //! The registry of all apps, shared by all cores.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::dispatch::ExternalLoad;
 use crate::metrics::FrontMetrics;
 use crate::routes::Routes;
 use crate::settings::AppSettings;
+use crate::shed::{LatencySample, ShedState, WatchedQueue};
 use crate::view::{AppView, OverdueView};
 
 /// The error for an app name that is not configured.
@@ -79,17 +80,28 @@ impl Apps {
 
     /// Returns the job queues whose latency is an input to some app's shed rules.
     #[must_use]
-    pub fn watched_queues(&self) -> BTreeSet<String> {
+    pub fn watched_queues(&self) -> BTreeSet<WatchedQueue> {
         let rules = self.apps.iter().flat_map(|app| &app.shed);
         rules.map(|rule| rule.settings.queue.clone()).collect()
     }
 
-    /// Updates all shed rules with the latency of each job queue: the time that its oldest job has
-    /// waited. A queue missing from `latencies` counts as unknown, so its rules are inactive.
-    pub fn update_shed_rules(&self, latencies: &BTreeMap<String, Duration>) {
-        for rule in self.apps.iter().flat_map(|app| &app.shed) {
-            rule.update(latencies.get(&rule.settings.queue).copied());
-        }
+    /// Updates all shed rules. `samples` returns what is known of a queue, from each server that may
+    /// have it. Without a fresh sample, the rule of a queue rejects nothing.
+    pub fn update_shed_rules(&self, samples: impl Fn(&WatchedQueue) -> Vec<LatencySample>) {
+        self.apps.iter().for_each(|app| app.update_shed_rules(&samples));
+    }
+
+    /// Returns the job queues of rules that reject nothing because the latency is not known.
+    #[must_use]
+    pub fn queues_of_unknown_latency(&self) -> BTreeSet<WatchedQueue> {
+        let rules = self.apps.iter().flat_map(|app| &app.shed);
+        let unknown = rules.filter(|rule| rule.state() == ShedState::Unknown);
+        unknown.map(|rule| rule.settings.queue.clone()).collect()
+    }
+
+    /// Makes all shed rules inactive, because no samples follow.
+    pub fn end_shedding(&self) {
+        self.apps.iter().for_each(|app| app.end_shedding());
     }
 
     /// Replaces the workers of an app: adds those that are new, and drains those that are no

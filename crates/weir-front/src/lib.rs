@@ -21,6 +21,7 @@ mod proxy;
 mod routes;
 mod rules;
 mod settings;
+mod shed;
 mod upstream;
 pub mod view;
 
@@ -33,5 +34,6 @@ pub use forwarded_headers::{ForwardedHeader, ForwardedHeaderError};
 pub use latencies::Distribution;
 pub use metrics::FrontMetrics;
 pub use proxy::{Proxy, ProxySettings};
-pub use rules::{Matcher, PriorityRule, ShedSettings};
+pub use rules::{Matcher, PriorityRule};
 pub use settings::{AppLimits, AppSettings, Gzip};
+pub use shed::{LatencySample, QueueSource, ShedSettings, WatchedQueue};

@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 
 use crate::dispatch::QueueError;
 use crate::latencies::Latencies;
+use crate::shed::ShedState;
 use crate::view::{ReasonCount, TotalsView};
 
 /// The bounds of the histograms in seconds, from 0.1 ms to 90 s.
@@ -34,6 +35,12 @@ struct AppReasonLabel {
 struct StatusLabel {
     app: String,
     status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShedStateLabel {
+    app: String,
+    state: &'static str,
 }
 
 /// Why a request got no response of a worker.
@@ -114,6 +121,7 @@ pub struct FrontMetrics {
     waiting: Family<ProxiedAppLabel, Gauge>,
     busy_peak: Family<ProxiedAppLabel, Gauge>,
     buffered: Family<ProxiedAppLabel, Gauge>,
+    shed_rules: Family<ShedStateLabel, Gauge>,
 }
 
 impl FrontMetrics {
@@ -128,6 +136,7 @@ impl FrontMetrics {
             waiting: Family::default(),
             busy_peak: Family::default(),
             buffered: Family::default(),
+            shed_rules: Family::default(),
         };
         registry.register(
             "weir_front_app_queue_seconds",
@@ -169,6 +178,11 @@ impl FrontMetrics {
             "Bytes of bodies buffered for clients that are slower than the workers",
             metrics.buffered.clone(),
         );
+        registry.register(
+            "weir_front_app_shed_rules",
+            "Rules of [[front.apps.shed]] by state: on (requests are rejected), off, or unknown (the queue's latency is not known, so nothing is rejected)",
+            metrics.shed_rules.clone(),
+        );
         metrics
     }
 
@@ -191,6 +205,9 @@ impl FrontMetrics {
             }),
             rejections: REJECTIONS.map(|error| counter(&self.rejections, rejection_name(error))),
             failures: RequestFailure::ALL.map(|failure| counter(&self.failures, failure.name())),
+            shed_rules: ShedState::ALL.map(|(_, state)| {
+                self.shed_rules.get_or_create(&ShedStateLabel { app: app(), state }).clone()
+            }),
             buffered: self.buffered.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
             waiting: self.waiting.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
             busy_peak: self.busy_peak.get_or_create(&ProxiedAppLabel { app: app() }).clone(),
@@ -218,6 +235,8 @@ pub(crate) struct AppMetrics {
     waiting: Gauge,
     busy_peak: Gauge,
     buffered: Gauge,
+    /// In the order of [`ShedState::ALL`].
+    shed_rules: [Gauge; ShedState::ALL.len()],
 }
 
 impl AppMetrics {
@@ -261,6 +280,14 @@ impl AppMetrics {
     /// Sets how many bytes of bodies are buffered.
     pub(crate) fn buffered(&self, bytes: usize) {
         self.buffered.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many shed rules are in each state.
+    pub(crate) fn shed_rules(&self, states: &[ShedState]) {
+        for ((state, _), gauge) in ShedState::ALL.iter().zip(&self.shed_rules) {
+            let count = states.iter().filter(|it| *it == state).count();
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// Sets how many requests wait.

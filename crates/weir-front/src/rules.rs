@@ -1,9 +1,5 @@
-//! The rules of an app by which requests are prioritized or shed.
+//! The rules of an app by which requests are prioritized, and what rules match.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName};
 
 use crate::dispatch::Priority;
@@ -46,48 +42,6 @@ pub(crate) fn priority(rules: &[PriorityRule], path: &str, headers: &HeaderMap) 
     }
 }
 
-/// A rule that rejects requests while a job queue is behind. Clients that retry by themselves
-/// (federating servers, webhooks) get a Retry-After.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShedSettings {
-    pub matcher: Matcher,
-    /// The job queue.
-    pub queue: String,
-    /// The rule is active while the oldest job has waited for longer than this.
-    pub latency_max: Duration,
-    pub status: StatusCode,
-    /// The value of Retry-After.
-    pub retry_after: Duration,
-}
-
-/// A shed rule and whether it is active.
-#[derive(Debug)]
-pub(crate) struct ShedRule {
-    pub(crate) settings: ShedSettings,
-    is_on: AtomicBool,
-}
-
-impl ShedRule {
-    pub(crate) fn new(settings: ShedSettings) -> Self {
-        Self { settings, is_on: AtomicBool::new(false) }
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
-    }
-
-    /// Activates or deactivates the rule. `latency`: how long the oldest job of the queue has
-    /// waited; None: unknown, so the rule is inactive.
-    pub(crate) fn update(&self, latency: Option<Duration>) {
-        let is_on = latency.is_some_and(|latency| latency > self.settings.latency_max);
-        self.is_on.store(is_on, Ordering::Relaxed);
-    }
-
-    pub(crate) fn rejects(&self, path: &str, headers: &HeaderMap) -> bool {
-        self.is_on() && self.settings.matcher.matches(path, headers)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use hyper::header::{ACCEPT, HeaderValue};
@@ -122,25 +76,5 @@ mod tests {
         assert_eq!(of("/api/search/all"), Priority::Low);
         assert_eq!(of("/api/1"), Priority::High);
         assert_eq!(of("/"), Priority::Normal);
-    }
-
-    #[test]
-    fn a_shed_rule_is_active_while_its_queue_is_behind() {
-        let latency_max = Duration::from_secs(300);
-        let rule = ShedRule::new(ShedSettings {
-            matcher: path("/inbox"),
-            queue: "ingress".to_owned(),
-            latency_max,
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            retry_after: Duration::from_secs(60),
-        });
-        let rejects = || rule.rejects("/inbox", &HeaderMap::new());
-        assert!(!rejects());
-        rule.update(Some(latency_max));
-        assert!(!rejects());
-        rule.update(Some(latency_max + Duration::from_secs(1)));
-        assert!(rejects() && !rule.rejects("/", &HeaderMap::new()));
-        rule.update(None);
-        assert!(!rejects(), "what is not known is no reason");
     }
 }

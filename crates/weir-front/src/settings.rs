@@ -7,7 +7,8 @@ use weir_settings::{HOUR, Section, TableReader, WAIT};
 
 use crate::address::UpstreamAddress;
 use crate::forwarded_headers::ForwardedHeader;
-use crate::rules::{PriorityRule, ShedSettings};
+use crate::rules::PriorityRule;
+use crate::shed::ShedSettings;
 use crate::upstream::HeadLimits;
 
 /// The range's end for counts: more than any machine has of anything.

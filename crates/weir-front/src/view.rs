@@ -17,6 +17,8 @@ pub struct AppView {
     pub is_in_maintenance: bool,
     /// The job queues because of which some requests are rejected at present.
     pub shedding: Vec<String>,
+    /// The job queues whose latency is not known, so that no request is rejected because of them.
+    pub shed_unknown: Vec<String>,
     /// Whether more requests arrive than can be served: the newest are served first, others are
     /// rejected early.
     pub is_overloaded: bool,
@@ -140,6 +142,7 @@ mod tests {
             is_paused: false,
             is_in_maintenance: false,
             shedding: Vec::new(),
+            shed_unknown: Vec::new(),
             is_overloaded: false,
             workers: assigned.iter().map(worker).collect(),
             totals: TotalsView::default(),

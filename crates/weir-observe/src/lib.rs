@@ -19,6 +19,7 @@
 
 mod commands;
 mod counting;
+mod cpu_limits;
 mod environment;
 mod jobs;
 mod machine;

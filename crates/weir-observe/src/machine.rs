@@ -1,11 +1,13 @@
 //! Reads this machine's cores and memory, and the CPU usage of processes, from `/proc`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use weir_advisor::observation::{BusyProgram, Fact, Machine, Missing, MissingReason};
+use weir_advisor::observation::{BusyProgram, CpuLimit, Fact, Machine, Missing, MissingReason};
 
+use crate::commands;
+use crate::cpu_limits::GroupCounters;
 use crate::memory::{self, kilobytes};
 
 /// Maximum number of processes whose CPU time is read. Each takes some microseconds.
@@ -15,14 +17,22 @@ const PROGRAMS_MAX: usize = 5;
 /// Programs that use less of a core are not named.
 const CORES_MIN: f64 = 0.1;
 
+/// Where control groups are mounted, from the parent folder of `/proc`.
+const CONTROL_GROUPS: &str = "sys/fs/cgroup";
+/// Programs that may run jobs or serve requests, as the kernel names them. Only of these, the command line
+/// is read.
+const SERVERS: [&str; 9] =
+    ["ruby", "sidekiq", "bundle", "puma", "unicorn", "pitchfork", "gunicorn", "python3", "node"];
+
 /// CPU counters at one time. Two of them give usage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counters {
     total: u64,
     idle: u64,
     stolen: u64,
     cores: u32,
     processes: BTreeMap<u32, ProcessTicks>,
+    groups: GroupCounters,
 }
 
 /// CPU time of a process.
@@ -36,14 +46,38 @@ impl Counters {
     /// Reads the counters of the machine, of the processes `pids` and of others.
     pub(crate) fn read(proc: &Path, pids: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut counters = Self::parse(&fs::read_to_string(proc.join("stat")).ok()?)?;
+        let job_processes: BTreeSet<u32> = pids.into_iter().collect();
         let others = memory::processes(proc).take(PROCESSES_MAX);
-        for pid in pids.into_iter().chain(others) {
+        for pid in job_processes.iter().copied().chain(others) {
             let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
             if let Some(ticks) = stat.ok().and_then(|stat| process_ticks(&stat)) {
                 counters.processes.insert(pid, ticks);
             }
         }
+        let services = counters.services(proc, &job_processes);
+        let mount = proc.parent().unwrap_or(proc).join(CONTROL_GROUPS);
+        counters.groups = GroupCounters::read(proc, &mount, services);
         Some(counters)
+    }
+
+    /// Returns the processes that run jobs or serve requests, and this one, with their services.
+    fn services(&self, proc: &Path, job_processes: &BTreeSet<u32>) -> Vec<(u32, String)> {
+        let own = std::process::id();
+        let service = |(pid, process): (&u32, &ProcessTicks)| {
+            let service = match *pid {
+                pid if pid == own => "weir".to_owned(),
+                pid if job_processes.contains(&pid) => "sidekiq".to_owned(),
+                _ if !SERVERS.iter().any(|it| process.name.starts_with(it)) => return None,
+                pid => commands::service_of(proc, pid)?,
+            };
+            Some((*pid, service)).filter(|(_, it)| ["weir", "sidekiq", "web"].contains(&&**it))
+        };
+        self.processes.iter().filter_map(service).collect()
+    }
+
+    /// Returns the limits of CPU time of those processes, with the periods since `earlier`.
+    pub(crate) fn cpu_limits_since(&self, earlier: &Self) -> Vec<CpuLimit> {
+        self.groups.limits_since(&earlier.groups)
     }
 
     /// Parses `/proc/stat`. Its first line has the sums over all cores: user, nice, system, idle,
@@ -59,7 +93,8 @@ impl Counters {
         };
         let cores = u32::try_from(stat.lines().filter(is_core).count()).ok()?;
         let stolen = ticks.get(7).copied().unwrap_or_default();
-        Some(Self { total: ticks.iter().sum(), idle, stolen, cores, processes: BTreeMap::new() })
+        let (total, processes) = (ticks.iter().sum(), BTreeMap::new());
+        Some(Self { total, idle, stolen, cores, processes, groups: GroupCounters::default() })
     }
 
     /// Returns the average number of idle cores since `earlier`.

@@ -114,6 +114,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     }
     if let (Some(earlier), Some(later)) = (earlier, later) {
         observation.programs = later.programs_since(&earlier);
+        observation.cpu_limits = later.cpu_limits_since(&earlier);
         cores_used(&mut observation, &local, &earlier, &later);
     }
     if let Some(proc) = proc {

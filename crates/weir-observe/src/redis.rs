@@ -70,6 +70,7 @@ pub(crate) fn recent_operations(
     let seconds = window.as_secs_f64();
     let more = |of: fn(&RedisInfo) -> u64| of(&now.info).saturating_sub(of(&before.info));
     Fact::Known(RedisOperations {
+        window,
         per_second: (now.info.operations - before.info.operations) as f64 / seconds,
         evicted_per_second: now.info.evicted_keys.saturating_sub(before.info.evicted_keys) as f64
             / seconds,

@@ -213,6 +213,7 @@ impl Watcher {
         if let Some(earlier) = self.earlier.replace(later.clone()) {
             observation.machine = machine::machine(proc, Some(&earlier), Some(&later));
             observation.programs = later.programs_since(&earlier);
+            observation.cpu_limits = later.cpu_limits_since(&earlier);
             observe::cores_used(observation, local, &earlier, &later);
         }
     }

@@ -7,6 +7,8 @@
 //! - [`RedisConnection::sample`]: returns a [`RedisSnapshot`], each part of which Redis may reject;
 //! - [`RedisConnection::lengths`]: returns the lengths of some queues, cheaply enough for frequent
 //!   use;
+//! - [`RedisConnection::latencies`]: returns how long the next jobs of some queues have waited, as
+//!   cheaply;
 //! - [`SampleLimits`]: limits the cost of a sample for Redis and for the client;
 //! - [`Backlog`]: sets a queue's backlog aside and brings it back;
 //! - [`store`]: weir-jobs' `Store`, which shares all jobs with Sidekiq;
@@ -26,6 +28,7 @@ mod heartbeat;
 mod history;
 mod job;
 mod keys;
+mod latencies;
 mod limits;
 mod look;
 mod questions;
@@ -51,6 +54,7 @@ pub use self::counts::Lengths;
 pub use self::error::SidekiqError;
 pub use self::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 pub use self::job::JobSummary;
+pub use self::latencies::QueueLatency;
 pub use self::limits::SampleLimits;
 pub use self::look::SampleScope;
 pub use self::questions::READ_ONLY_ACL;

@@ -365,12 +365,12 @@ impl Weir {
         }
         if let Some(jobs) = &self.jobs {
             self.workers.spawn(job_durability::log(settings.clone(), self.draining.clone()));
-            let stopping = self.draining.clone();
-            self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
             let handle = jobs.handle();
             let autopilot = RunningAutopilot::start(settings, handle, &self.clock, &mut registry)?;
             self.autopilot = Some(autopilot);
         }
+        let jobs = self.jobs.as_ref().map(Jobs::handle);
+        shedding::start(settings, &self.apps, jobs, (&self.workers, &self.draining));
         Ok((self.pages(settings, only, live, registry)?, inherited))
     }
 

@@ -35,6 +35,9 @@ pub struct AppRow {
     pub is_in_maintenance: bool,
     /// Job queues whose latency causes requests to be shed.
     pub shedding: Vec<String>,
+    /// Job queues whose latency is not known, so that no requests are shed because of them.
+    #[serde(default)]
+    pub shed_unknown: Vec<String>,
     /// Jain's fairness index of the workers' request counts; 1 is even. Not a goal by itself.
     pub jain_index: Option<f64>,
     /// The current or latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
@@ -113,6 +116,7 @@ pub(super) fn app_row(
         is_overloaded: view.is_overloaded,
         is_in_maintenance: view.is_in_maintenance,
         shedding: view.shedding,
+        shed_unknown: view.shed_unknown,
         jain_index,
         evictions,
         restarts: reported.counters.all_restarts(&view.name),

@@ -55,6 +55,7 @@ pub(super) fn row(name: &str, app: &dyn SharedApp, reported: &Reported, now: Tim
         is_overloaded: false,
         is_in_maintenance: false,
         shedding: Vec::new(),
+        shed_unknown: Vec::new(),
         jain_index: jain_index(served),
         rolling: group.and_then(|group| group.rolling.as_ref()).map(format_rolling),
         evictions: reported.counters.evictions(name),

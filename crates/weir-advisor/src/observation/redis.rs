@@ -48,6 +48,8 @@ pub struct ServedDatabase {
 /// Activity of a server between two samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RedisOperations {
+    /// Time between the samples.
+    pub window: Duration,
     /// Commands per second.
     pub per_second: f64,
     /// Keys evicted per second.

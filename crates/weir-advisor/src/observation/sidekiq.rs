@@ -99,6 +99,7 @@ impl Observation {
             redis: self.redis.get(place).cloned().into_iter().collect(),
             redis_access: self.redis_access.clone(),
             machine: self.machine.clone(),
+            cpu_limits: self.cpu_limits.clone(),
             pushed_queues: self.pushed_queues.clone().map(|names| self.pushed_to(place, names)),
             ..Self::default()
         };

@@ -13,8 +13,8 @@ use super::sidekiq::{count, rate, share, time};
 use crate::durability::PushConfirmation;
 use crate::observation::{
     AppendFsync, BusyProgram, CommandRate, ConnectionLimit, ConnectionPool, ConnectionPools,
-    DatabaseConnections, DatabaseHost, DatabaseObservation, DatabaseUpkeep, Exceptions, Fact,
-    Holder, Keyspace, LockWait, Machine, Master, Persistence, PgBouncer, PgBouncerSettings,
+    CpuLimit, DatabaseConnections, DatabaseHost, DatabaseObservation, DatabaseUpkeep, Exceptions,
+    Fact, Holder, Keyspace, LockWait, Machine, Master, Persistence, PgBouncer, PgBouncerSettings,
     PooledDatabase, Pooler, PostgresAccess, PostgresSettings, ReadOnly, RedisInfo, RedisOperations,
     RedisServer, Replication, ReplicationSlot, SessionState, Sessions, SettingException,
     SettingOrigin, SlotLimit, SlowCommand, SynchronousCommit, TableLockRequest, TableReads,
@@ -103,7 +103,8 @@ prop_compose! {
         (per_second, evicted_per_second) in (rate(0.0..90_000.0), rate(0.0..5.0)),
         cpu_share in option::of(share()),
         (rejected_connections, delayed_syncs) in (0..3u64, 0..3u64),
-        commands in vec((select(&["LRANGE", "EVAL", "BRPOP"][..]), rate(0.0..900.0), time(), share()), 0..3),
+        commands in vec((select(&["KEYS", "EVAL", "BRPOP"][..]), rate(0.0..900.0), time(), share()), 0..3),
+        window in select(&[0, 3, 10, 120][..]),
     ) -> RedisOperations {
         let command = |(command, per_second, mean, share): (&str, f64, Duration, f64)| CommandRate {
             command: command.to_owned(),
@@ -112,6 +113,7 @@ prop_compose! {
             share,
         };
         RedisOperations {
+            window: Duration::from_secs(window),
             per_second,
             evicted_per_second,
             cpu_share,
@@ -405,6 +407,21 @@ prop_compose! {
     ) -> Machine {
         Machine { cores, memory_bytes: memory, memory_available_bytes: available.min(memory), cores_idle: cores_idle.min(f64::from(cores)), oom_kills, stolen_share, memory_stall_share }
     }
+}
+
+pub(super) fn any_cpu_limits() -> impl Strategy<Value = Vec<CpuLimit>> {
+    let group = select(&["/", "/system.slice/sidekiq.service"][..]);
+    let limit = (group, rate(0.0..9.0), 0..100u64, 0..100u64, vec(0..9u32, 0..8));
+    let limit = limit.prop_map(|(group, cores, periods, throttled, pids)| CpuLimit {
+        group: group.to_owned(),
+        file: format!("/sys/fs/cgroup{group}/cpu.max"),
+        services: vec!["sidekiq".to_owned()],
+        pids,
+        cores,
+        periods,
+        throttled_periods: throttled.min(periods),
+    });
+    vec(limit, 0..3)
 }
 
 pub(super) fn any_services() -> impl Strategy<Value = Vec<ConnectionPools>> {

@@ -1,6 +1,7 @@
 //! Most jobs fail. Counts all failures, including jobs without retries, which leave no other trace.
-//! Some errors show the cause (`signature`).
+//! Some errors show the cause (`signature`). A smaller part that is not retried is found as well (`lost`).
 
+mod lost;
 mod signature;
 
 use crate::finding::{Finding, Severity};
@@ -17,7 +18,12 @@ const LOST: &str = "They are lost as well: Redis rejects the command that puts a
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let redis = observation.redis.first().and_then(Fact::known);
-    let found = observation.jobs.known().and_then(|jobs| found(observation, jobs, redis));
+    // What Redis rejects is lost for that reason, which other rules report.
+    let is_full = redis.is_some_and(|it| it.refuses_writes().is_some());
+    let found = observation.jobs.known().and_then(|jobs| {
+        let lost = || lost::found(jobs).filter(|_| !is_full);
+        found(observation, jobs, redis).or_else(lost)
+    });
     found.into_iter().collect()
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{
-    Capsule, JobProcess, Machine, Observation, ObservedQueue, SidekiqObservation,
+    Capsule, JobProcess, Machine, Observation, ObservedQueue, ProcessPlace, SidekiqObservation,
 };
 use crate::plan::ProcessMemory;
 use crate::queue_line;
+use crate::rules::cpu_limit;
 use crate::wording;
 
 pub(crate) const NAME: &str = "idle-cores";
@@ -30,7 +31,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     };
     let is_needed = |it: &&JobProcess| is_idle(machine) || jobs_wait_for(jobs, it);
-    jobs.serving().filter(is_needed).filter_map(|process| found(process, machine)).collect()
+    // The limit of its group, which another rule reports, is the cause then.
+    let is_limited = |it: &&JobProcess| {
+        it.place == ProcessPlace::Here && cpu_limit::throttles(observation, it.pid)
+    };
+    let processes = jobs.serving().filter(|it| !is_limited(it));
+    processes.filter(is_needed).filter_map(|process| found(process, machine)).collect()
 }
 
 /// Reports whether the machine has a core for another process.

@@ -21,6 +21,8 @@ pub(crate) const NAME: &str = "starving-queue";
 
 /// Shorter waits are normal.
 const LATENCY_MIN: Duration = Duration::from_secs(60);
+/// The same if the queue grows and none of its jobs was completed: a flood before it has begun.
+const GROWING_MIN: Duration = Duration::from_secs(30);
 
 /// Maximum number of queues in a list.
 const NAMES_MAX: usize = 3;
@@ -113,7 +115,8 @@ pub(super) fn holders(jobs: &SidekiqObservation) -> BTreeMap<&str, Vec<&str>> {
 /// queue to run first or has all its threads held by long ones.
 fn starving<'a>(jobs: &'a SidekiqObservation, queue: &'a ObservedQueue) -> Option<Starving<'a>> {
     let is_meant_to = queue.paused || queue.is_set_aside();
-    let is_late = queue.latency >= LATENCY_MIN && waits(queue) && (queue.stands() || grows(queue));
+    let least = if queue.stands() && grows(queue) { GROWING_MIN } else { LATENCY_MIN };
+    let is_late = queue.latency >= least && waits(queue) && (queue.stands() || grows(queue));
     // A queue with jobs in progress does get threads. Processes that take no jobs at all do not take
     // others first.
     if is_meant_to || !is_late || queue.in_hand > 0 || waiting_jobs::idle(jobs, queue).is_some() {
@@ -194,8 +197,10 @@ fn found(
     let sure = is_strict(places);
     // The rule `backlog` leaves long queues to this one.
     let is_long = queues.iter().any(|queue| waiting_jobs::is_long(queue));
+    let has_waited = starving.latency() >= LATENCY_MIN;
     let (severity, confidence, if_strict) = match (sure, is_long) {
-        (true, _) => (Severity::Critical, Confidence::Certain, ""),
+        (true, _) if has_waited => (Severity::Critical, Confidence::Certain, ""),
+        (true, _) => (Severity::Warning, Confidence::Certain, ""),
         (false, true) => (Severity::Warning, Confidence::Possible, " if its order is strict"),
         (false, false) => (Severity::Notice, Confidence::Possible, " if its order is strict"),
     };

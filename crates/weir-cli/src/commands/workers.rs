@@ -205,6 +205,8 @@ fn headline(app: &AppRow) -> String {
         words.push("in maintenance".to_owned());
     }
     words.extend(app.shedding.iter().map(|queue| format!("shedding because of queue {queue}")));
+    let unknown = app.shed_unknown.iter();
+    words.extend(unknown.map(|queue| format!("not shedding: latency of queue {queue} unknown")));
     words.extend(app.rolling.as_ref().map(|rolling| format!("rolling restart {rolling}")));
     words.join(", ")
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_front::{QueueSource, WatchedQueue};
 use weir_supervisor::selection::{LoadedSelection, SocketGroup};
 use weir_supervisor::workers::{GroupSpecError, spec_errors as of_group};
 
@@ -12,6 +13,7 @@ use weir_settings::Report;
 pub(super) fn check(settings: &Settings, report: &mut Report) {
     routes::check(settings, report);
     reject_unreachable(settings, report);
+    reject_unknown_queues(settings, report);
     let run_folder = settings.run_folder();
     for (index, app) in settings.front.apps.iter().enumerate() {
         if let Err(error) = app.page() {
@@ -50,6 +52,34 @@ fn reject_unreachable(settings: &Settings, report: &mut Report) {
     for setting in served.into_iter().flatten() {
         let message = format!("front.listen: \"off\", but {setting} is served there");
         report.error_at("front.listen", message);
+    }
+}
+
+/// Rejects shed rules whose queue cannot exist.
+fn reject_unknown_queues(settings: &Settings, report: &mut Report) {
+    const OBSERVE: &str = "[[observe.redis]] with the url of Sidekiq's Redis";
+    let has_jobs = settings.jobs.listen.is_some();
+    let has_sidekiq = settings.observe.has_redis();
+    for (index, app) in settings.front.apps.iter().enumerate() {
+        for (place, rule) in app.settings.shed.iter().enumerate() {
+            let table = format!("front.apps[{index}].shed[{place}]");
+            let WatchedQueue { source, name } = &rule.queue;
+            let (path, message) = match source {
+                QueueSource::Sidekiq if !has_sidekiq => {
+                    (format!("{table}.source"), format!("\"sidekiq\" needs {OBSERVE}"))
+                }
+                QueueSource::Weir if !has_jobs => {
+                    (format!("{table}.source"), "\"weir\", but jobs.listen is \"off\"".to_owned())
+                }
+                QueueSource::Auto if !has_jobs && !has_sidekiq => {
+                    let problem = format!("nothing has a queue {name:?}: jobs.listen is \"off\"");
+                    let remedy = format!("and no Sidekiq is observed; add {OBSERVE}");
+                    (format!("{table}.queue"), format!("{problem} {remedy}"))
+                }
+                _ => continue,
+            };
+            report.error_at(&path, format!("{path}: {message}"));
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use weir_front::{AppSettings, Matcher, PriorityRule, ShedSettings};
+use weir_front::{AppSettings, Matcher, PriorityRule, QueueSource, ShedSettings, WatchedQueue};
 
-use weir_settings::{Choice, DAY, SECOND, Section, TableReader, WAIT};
+use weir_settings::{Choice, DAY, HOUR, SECOND, Section, TableReader, WAIT};
 
 pub(super) fn read(table: &mut TableReader<'_>, app: &mut AppSettings) {
     table.each("priorities", |table| app.priorities.extend(priority(table)));
@@ -46,12 +46,21 @@ enum Rank {
 struct ShedTable {
     #[setting(flatten)]
     matcher: MatcherTable,
-    /// Required. The queue of jobs (of this Weir) that such requests feed.
+    /// Required. The queue of jobs that such requests feed: of Weir's job server, or of the Sidekiq
+    /// whose Redis is in observe.redis.
     #[setting(required_text)]
     queue: String,
+    /// Whose queue that is: "weir" (the job server's), "sidekiq" (the observed Sidekiq's), or "auto": the
+    /// job server's if it has a queue of that name, otherwise Sidekiq's.
+    #[setting(choice)]
+    source: QueueSource,
     /// They are rejected while the queue's first job has waited for longer than this.
     #[setting(range = WAIT, default = Duration::from_secs(300))]
     over: Duration,
+    /// Nothing is rejected while the latest figure of the queue is older than this, such as when Redis
+    /// is unreachable.
+    #[setting(range = SECOND..=HOUR, default = SECOND.saturating_mul(15))]
+    stale_after: Duration,
     /// The status of the response.
     #[setting(range = 400..=599, default = 503)]
     status: u16,
@@ -70,9 +79,16 @@ fn priority(table: &mut TableReader<'_>) -> Option<PriorityRule> {
 fn shed(table: &mut TableReader<'_>) -> Option<ShedSettings> {
     let mut rule = ShedTable::default();
     rule.read(table);
-    let ShedTable { matcher, queue, over, status, retry_after } = rule;
+    let ShedTable { matcher, queue, source, over, stale_after, status, retry_after } = rule;
     let (matcher, status) = (matcher.parse(table), StatusCode::from_u16(status).ok()?);
-    Some(ShedSettings { matcher: matcher?, queue, latency_max: over, status, retry_after })
+    Some(ShedSettings {
+        matcher: matcher?,
+        queue: WatchedQueue { source, name: queue },
+        latency_max: over,
+        stale_after,
+        status,
+        retry_after,
+    })
 }
 
 impl MatcherTable {

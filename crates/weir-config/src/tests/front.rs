@@ -170,6 +170,30 @@ fn single_table_is_accepted_as_a_list() {
     let rule = "shed = { path = \"/inbox\", queue = \"ingress\", over = \"5m\", status = 503 }\n";
     let text = app_toml("shop", &rule.replace(", status = 503", ""));
     let shed = &settings(&text).front.apps[0].settings.shed;
-    assert_eq!((shed.len(), shed[0].queue.as_str()), (1, "ingress"));
+    assert_eq!((shed.len(), shed[0].queue.name.as_str()), (1, "ingress"));
     assert!(errors(&app_toml("shop", &rule.replace("queue", "qeue"))).contains("shed[0].qeue"));
+}
+
+#[test]
+fn shed_rules_need_a_server_that_can_have_the_queue() {
+    let rule = |source: &str| {
+        let rule = format!("shed = {{ path = \"/inbox\", queue = \"ingress\"{source} }}\n");
+        app_toml("shop", &rule)
+    };
+    let sidekiq = "[[observe.redis]]\nurl = \"redis://127.0.0.1\"\n";
+    let off = "[jobs]\nlisten = \"off\"\n";
+    for (source, others, problem) in [
+        ("", "", None),
+        ("", off, Some("nothing has a queue \"ingress\": jobs.listen is \"off\"")),
+        (", source = \"auto\"", &format!("{off}{sidekiq}"), None),
+        (", source = \"sidekiq\"", sidekiq, None),
+        (", source = \"sidekiq\"", "", Some("\"sidekiq\" needs [[observe.redis]]")),
+        (", source = \"weir\"", off, Some("\"weir\", but jobs.listen is \"off\"")),
+    ] {
+        let text = format!("{}{others}", rule(source));
+        match problem {
+            Some(problem) => assert!(errors(&text).contains(problem), "{}", errors(&text)),
+            None => assert_eq!(settings(&text).front.apps[0].settings.shed.len(), 1, "{text}"),
+        }
+    }
 }

@@ -72,6 +72,8 @@ pub struct FrontApp {
     pub is_in_maintenance: bool,
     /// Queues whose backlog causes some requests to be rejected.
     pub shedding: Vec<String>,
+    /// Queues whose latency is not known, so that no requests are rejected because of them.
+    pub shed_unknown: Vec<String>,
     /// Whether its workers log what they are doing on request.
     pub can_dump: bool,
     /// The current or latest rolling restart.

@@ -231,9 +231,14 @@ fn facts(app: &FrontApp) -> Vec<NamedValue> {
             evicted,
         ],
     };
-    if !app.shedding.is_empty() {
-        let queues: Vec<_> = app.shedding.iter().map(|queue| visible(queue)).collect();
-        facts.push(fact("Shedding requests for queue", queues.join(", ")));
+    for (name, queues) in [
+        ("Shedding requests for queue", &app.shedding),
+        ("Not shedding, latency unknown of queue", &app.shed_unknown),
+    ] {
+        if !queues.is_empty() {
+            let queues: Vec<_> = queues.iter().map(|queue| visible(queue)).collect();
+            facts.push(fact(name, queues.join(", ")));
+        }
     }
     if let Some(rolling) = &app.rolling {
         facts.push(fact("Latest rolling restart", visible(rolling).into_owned()));

@@ -157,6 +157,20 @@ pub(super) fn app_sheds(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     found.collect()
 }
 
+/// Finds apps that would not reject requests because it is not known whether job queues are behind.
+pub(super) fn app_cannot_shed(front: &FrontSnapshot) -> Vec<VerdictFinding> {
+    let unknown = front.apps.iter().filter(|app| !app.shed_unknown.is_empty());
+    let found = unknown.map(|app| {
+        let queues = app.shed_unknown.join(", ");
+        let problem =
+            format!("{} sheds no requests: the latency of queue {queues} is not known", app.name);
+        let remedy = "Its requests pass until the queue can be read again. The log has the reason \
+                    (front.apps.shed).";
+        finding(app, ("app-cannot-shed", Severity::Warning), problem, remedy)
+    });
+    found.collect()
+}
+
 /// Finds paused apps.
 pub(super) fn app_is_paused(front: &FrontSnapshot) -> Vec<VerdictFinding> {
     let paused = front.apps.iter().filter(|app| app.is_paused);

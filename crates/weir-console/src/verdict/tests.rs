@@ -671,6 +671,10 @@ fn problems_of_apps_are_reported() {
     check_front(&[(Severity::Warning, line)], |app| {
         app.shedding = vec!["ingress".into(), "mailers".into()];
     });
+    let line = "shop sheds no requests: the latency of queue ingress is not known";
+    check_front(&[(Severity::Warning, line)], |app| {
+        app.shed_unknown = vec!["ingress".into()];
+    });
     check_front(&[(Severity::Warning, "shop is paused: 0 requests wait")], |app| {
         app.is_paused = true;
         app.is_overloaded = true;

@@ -103,6 +103,7 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
     app.is_paused = true;
     app.is_in_maintenance = true;
     app.shedding = vec!["ingress".to_owned()];
+    app.shed_unknown = vec!["mailers".to_owned()];
     app.rolling = Some("running (1 done)".to_owned());
     app.evictions = 4;
     app.totals = TotalsView {
@@ -154,6 +155,7 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         "<span class=\"tag warning\">in maintenance</span>",
         "End maintenance<span class=\"hidden\"> of shop</span>",
         "<span>Shedding requests for queue</span> ingress</li>",
+        "<span>Not shedding, latency unknown of queue</span> mailers</li>",
         "data-label=\"Assigned\">1,234</td>",
         "data-label=\"Restarts\">9</td>",
         "no &#60;such&#62; app\\u202e",

@@ -7,7 +7,7 @@ use weir_net::server::ResponseBody;
 use super::exchange::ExchangeError;
 use crate::app::Maintenance;
 use crate::dispatch::QueueError;
-use crate::rules::ShedSettings;
+use crate::shed::ShedSettings;
 
 /// Retry-After for a full queue or an overload, in seconds. Either ends within moments or lasts
 /// long; earlier retries would only add to the load.

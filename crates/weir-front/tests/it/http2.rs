@@ -12,7 +12,10 @@ use hyper::http::response::Parts;
 use hyper::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use weir_front::{AppLimits, AppSettings, Gzip, LogFormat, Matcher, ProxySettings, ShedSettings};
+use weir_front::{
+    AppLimits, AppSettings, Gzip, LatencySample, LogFormat, Matcher, ProxySettings, QueueSource,
+    ShedSettings, WatchedQueue,
+};
 
 use crate::access_log::Logged;
 use crate::test_front::{TestFront, Worker};
@@ -234,14 +237,16 @@ async fn rules_and_maintenance_apply_to_http2() {
     let worker = Worker::listen().await;
     let shed = vec![ShedSettings {
         matcher: Matcher { path: Some("/inbox".to_owned()), header: None },
-        queue: "ingress".to_owned(),
+        queue: WatchedQueue { source: QueueSource::Auto, name: "ingress".to_owned() },
         latency_max: Duration::from_secs(300),
+        stale_after: Duration::from_secs(15),
         status: StatusCode::SERVICE_UNAVAILABLE,
         retry_after: Duration::from_secs(61),
     }];
     let app = AppSettings { workers: vec![worker.address()], shed, ..AppSettings::new("app") };
     let front = TestFront::new(app, ProxySettings::default());
-    front.apps.update_shed_rules(&[("ingress".to_owned(), Duration::from_secs(301))].into());
+    let latency = Some(Duration::from_secs(301));
+    front.apps.update_shed_rules(|_| vec![LatencySample { latency, age: Duration::ZERO }]);
     let mut client = Client::connect(&front).await;
     let (head, _) = client.get("/inbox").read_response().await;
     assert_eq!((head.status.as_u16(), &head.headers[RETRY_AFTER]), (503, &"61".parse().unwrap()));

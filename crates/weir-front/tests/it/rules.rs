@@ -1,11 +1,13 @@
 //! Priorities, refusals for the sake of a queue of jobs, maintenance, trusted proxies.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use weir_front::{AppSettings, Matcher, PriorityRule, ProxySettings, ShedSettings};
+use weir_front::{
+    AppSettings, LatencySample, Matcher, PriorityRule, ProxySettings, QueueSource, ShedSettings,
+    WatchedQueue,
+};
 use weir_net::client::TrustedProxy;
 
 use crate::test_front::{TestFront, Worker, get, status};
@@ -47,31 +49,46 @@ async fn requests_with_priority_go_first() {
 #[tokio::test]
 async fn matching_requests_are_shed_while_a_queue_is_behind() {
     let worker = Worker::listen().await;
+    let queue = WatchedQueue { source: QueueSource::Auto, name: "ingress".to_owned() };
     let shed = vec![ShedSettings {
         matcher: path("/inbox"),
-        queue: "ingress".to_owned(),
+        queue: queue.clone(),
         latency_max: Duration::from_secs(300),
+        stale_after: Duration::from_secs(15),
         status: StatusCode::SERVICE_UNAVAILABLE,
         retry_after: Duration::from_secs(61),
     }];
     let front = TestFront::new(AppSettings { shed, ..app(&worker) }, ProxySettings::default());
-    assert!(front.apps.watched_queues().contains("ingress"));
-    let latency = |seconds| BTreeMap::from([("ingress".to_owned(), Duration::from_secs(seconds))]);
-    front.apps.update_shed_rules(&latency(301));
+    assert!(front.apps.watched_queues().contains(&queue));
+    let update = |seconds, age| {
+        let latency = Some(Duration::from_secs(seconds));
+        let sample = LatencySample { latency, age: Duration::from_secs(age) };
+        front.apps.update_shed_rules(|_| vec![sample]);
+    };
+    update(301, 1);
     assert_eq!(front.apps.view()[0].shedding, ["ingress"]);
+    let rules = |state| {
+        front.metric(&format!("weir_front_app_shed_rules{{app=\"app\",state=\"{state}\"}}"))
+    };
+    assert_eq!([rules("on"), rules("off"), rules("unknown")], [1, 0, 0]);
     let mut inbox = front.get("/inbox").await;
     let head = inbox.read_head().await;
     assert!(status(&head) == 503 && head.contains("retry-after: 61"), "{head}");
     assert_eq!(front.metric("weir_front_app_failures_total{app=\"app\",reason=\"shed\"}"), 1);
 
-    for (seconds, path) in [(301, "/home"), (300, "/inbox")] {
-        front.apps.update_shed_rules(&latency(seconds));
+    for (seconds, age, path) in [(301, 1, "/home"), (300, 1, "/inbox"), (301, 16, "/inbox")] {
+        update(seconds, age);
         let mut client = front.get(path).await;
         let mut connection = worker.accept().await;
         connection.read_head().await;
         connection.respond("served").await;
         assert_eq!(client.read_status_and("served").await, 200);
     }
+    assert_eq!(front.apps.view()[0].shed_unknown, ["ingress"]);
+    assert_eq!([rules("on"), rules("off"), rules("unknown")], [0, 0, 1]);
+    assert!(front.apps.queues_of_unknown_latency().contains(&queue));
+    front.apps.end_shedding();
+    assert!(front.apps.queues_of_unknown_latency().is_empty());
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod connections;
 #[allow(dead_code, reason = "the tests of weir-jobs use the rest of it")]
 mod contract;
 mod cost;
+mod latencies;
 mod limits;
 mod links;
 mod power_cut;

@@ -4,6 +4,7 @@ mod hostile;
 mod processes;
 mod recycling;
 mod shared;
+mod shed;
 mod users;
 pub(crate) mod worker;
 
@@ -67,7 +68,7 @@ fn alert_rules_use_existing_metrics() {
     assert_eq!(body(weir.front(), "/", ""), "shop /");
     let (_, metrics) = get(weir.console(), "/metrics", "");
     let of_app: Vec<&str> = metrics.lines().filter(|it| it.contains("app=\"shop\"")).collect();
-    assert_metrics_exist(rules, "weir_front_", 8, &of_app.join("\n"));
+    assert_metrics_exist(rules, "weir_front_", 9, &of_app.join("\n"));
     assert!(weir.stop().success());
 }
 

@@ -62,6 +62,7 @@ fn front_app((row, totals): (AppRow, TotalsView)) -> FrontApp {
         is_overloaded: row.is_overloaded,
         is_in_maintenance: row.is_in_maintenance,
         shedding: row.shedding,
+        shed_unknown: row.shed_unknown,
         rolling: row.rolling,
         overridden: row.values.and_then(|values| values.set).map(|set| describe(&set)),
         evictions: row.evictions,

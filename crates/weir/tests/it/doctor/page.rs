@@ -25,8 +25,8 @@ doctor is on [another page](doctor.md).
 ";
 
 const TAIL: &str = "
-`idle-cores` takes a core that nothing else uses for a while, `redis-fork` the right to trace a process. Where the tests have
-neither they say so, and the row is the one that was made where they had it.
+`idle-cores` takes a core that nothing else uses for a while, `redis-fork` the right to trace a process, `cpu-limit` the right to
+create a control group. Where the tests have none of them they say so, and the row is the one that was made where they had it.
 ";
 
 /// Problems whose action was followed, at least.

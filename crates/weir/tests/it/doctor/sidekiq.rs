@@ -114,6 +114,10 @@ impl Sidekiq {
         Some(process)
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns its log.
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
@@ -189,7 +193,7 @@ fn identities(redis: &RedisServer) -> Vec<String> {
 }
 
 /// Puts `count` jobs into a queue, as Sidekiq's client does, that were pushed `age` seconds ago.
-pub(super) fn push(redis: &RedisServer, queue: &str, class: &str, count: usize, age: f64) {
+pub(crate) fn push(redis: &RedisServer, queue: &str, class: &str, count: usize, age: f64) {
     let at = now(redis) - age;
     let job = |number: usize| {
         format!(
@@ -213,7 +217,7 @@ pub(super) fn make_healthy(redis: &RedisServer) {
 }
 
 /// Returns the time of Redis in seconds.
-pub(super) fn now(redis: &RedisServer) -> f64 {
+pub(crate) fn now(redis: &RedisServer) -> f64 {
     let (seconds, micros): (f64, f64) =
         ::redis::cmd("TIME").query(&mut redis.client()).expect("a time");
     seconds + micros / 1e6
