@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribution::AttributionMethod;
 use crate::lease::LeaseState;
-use crate::mode::{ManagedSystem, Mode};
+use crate::mode::{JobSystem, ManagedSystem, Mode};
+use crate::thread_groups::ThreadGroup;
 
 /// What the autopilot sees and does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,15 @@ pub struct AutopilotStatus {
     pub mode_set_at: Option<f64>,
     /// What `on` may change.
     pub manage: Vec<ManagedSystem>,
+    /// The job system that is watched.
+    #[serde(default)]
+    pub system: JobSystem,
+    /// The processes whose threads can be changed, or could be.
+    #[serde(default)]
+    pub groups: Vec<ThreadGroup>,
+    /// Whether processes are being replaced for a change of their threads.
+    #[serde(default)]
+    pub is_changing: bool,
     /// Why `on` is not possible here. `None`: it is.
     pub cannot_act: Option<String>,
     /// Which of several autopilots acts. `None`: the mode is not `on`.

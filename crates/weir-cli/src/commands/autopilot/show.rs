@@ -1,8 +1,13 @@
 //! The status of the autopilot for people.
 
+use weir_autopilot::JobSystem;
+use weir_autopilot::thread_groups::ThreadGroup;
 use weir_autopilot::view::{AutopilotStatus, ClassView, DatabaseView, LimitView};
 
 use crate::output::{self, printable, seconds};
+
+/// Groups of processes in one line.
+const GROUPS_MAX: usize = 5;
 
 pub(super) fn status(status: &AutopilotStatus) {
     let set_by = status.mode_set_by.as_ref().map(|by| {
@@ -34,8 +39,7 @@ pub(super) fn status(status: &AutopilotStatus) {
         }
     };
     output::line(&format!("data:      {data}"));
-    let AutopilotStatus { workers, busy, waiting, .. } = status;
-    output::line(&format!("jobs:      {busy} in progress on {workers} workers, {waiting} waiting"));
+    jobs(status);
     if let Some(database) = &status.database {
         self::database(database);
     }
@@ -54,6 +58,30 @@ pub(super) fn status(status: &AutopilotStatus) {
     if !rows.is_empty() {
         output::table(&["JOB TYPE", "IN PROGRESS", "WAITING", "SESSIONS", "BLOCKS"], &rows);
     }
+}
+
+fn jobs(status: &AutopilotStatus) {
+    let AutopilotStatus { workers, busy, waiting, .. } = status;
+    if status.system == JobSystem::JobServer {
+        let text = format!("jobs:      {busy} in progress on {workers} workers, {waiting} waiting");
+        return output::line(&text);
+    }
+    output::line(&format!("jobs:      Sidekiq's: {busy} in progress, {waiting} waiting"));
+    let group = |group: &ThreadGroup| {
+        let ThreadGroup { name, processes, threads, threads_now, .. } = group;
+        let of = if threads == threads_now { String::new() } else { format!(" of {threads}") };
+        format!("{}: {processes} x {threads_now}{of}", printable(name))
+    };
+    let shown: Vec<String> = status.groups.iter().take(GROUPS_MAX).map(group).collect();
+    let more = match status.groups.len().saturating_sub(GROUPS_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let note = if status.is_changing { "; processes are being replaced" } else { "" };
+    let shown =
+        if shown.is_empty() { "none that may be changed".to_owned() } else { shown.join(", ") };
+    output::line(&format!("threads:   {shown}{more}{note}"));
+    output::line("limits of: threads only; Sidekiq has no limit for a job type");
 }
 
 fn database(database: &DatabaseView) {
