@@ -339,4 +339,6 @@ fn data_dir(folder: &Path) -> String {
 }
 
 #[cfg(test)]
+mod slow_changes_tests;
+#[cfg(test)]
 mod tests;

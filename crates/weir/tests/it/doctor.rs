@@ -34,7 +34,7 @@ mod redis_refusals;
 pub(crate) mod redis_server;
 mod set_aside;
 mod shards;
-mod sidekiq;
+pub(crate) mod sidekiq;
 mod threads_hurt;
 mod tracer;
 mod unexplained;

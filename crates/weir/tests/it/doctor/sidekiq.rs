@@ -189,7 +189,7 @@ fn identities(redis: &RedisServer) -> Vec<String> {
 }
 
 /// Puts `count` jobs into a queue, as Sidekiq's client does, that were pushed `age` seconds ago.
-pub(super) fn push(redis: &RedisServer, queue: &str, class: &str, count: usize, age: f64) {
+pub(crate) fn push(redis: &RedisServer, queue: &str, class: &str, count: usize, age: f64) {
     let at = now(redis) - age;
     let job = |number: usize| {
         format!(

@@ -72,7 +72,7 @@ impl ThreadLimiter {
             });
             let command = ParentCommand::Limit { group: group.name.clone(), limit };
             if let Err(error) = self.parent.send(command, REPLY_TIMEOUT).await {
-                failed = Some(format!("workers.{}: {}", group.name, error.error));
+                failed = Some(format!("workers.{}: {}", group.name, error.text()));
             }
         }
         failed.map_or(Ok(()), Err)
