@@ -162,6 +162,35 @@ pub struct JournalQuery {
     pub limit: Option<usize>,
 }
 
+/// Groups of processes in one sentence.
+const GROUPS_MAX: usize = 5;
+
+impl AutopilotStatus {
+    /// Returns what can be limited where that is only threads: the threads by group, and that a class cannot be.
+    #[must_use]
+    pub fn threads(&self) -> Option<(String, &'static str)> {
+        if self.system.limits_classes() {
+            return None;
+        }
+        let group = |group: &ThreadGroup| {
+            let ThreadGroup { name, processes, threads, threads_now, .. } = group;
+            let of = if threads == threads_now { String::new() } else { format!(" of {threads}") };
+            format!("{name}: {processes} x {threads_now}{of}")
+        };
+        let shown: Vec<String> = self.groups.iter().take(GROUPS_MAX).map(group).collect();
+        let more = match self.groups.len().saturating_sub(GROUPS_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let note = if self.is_changing { "; processes are being replaced" } else { "" };
+        let shown = match shown.is_empty() {
+            true => "none that may be changed".to_owned(),
+            false => shown.join(", "),
+        };
+        Some((format!("{shown}{more}{note}"), "threads only; Sidekiq has no limit for a job type"))
+    }
+}
+
 impl LimitView {
     /// Returns what is limited, for people.
     #[must_use]

@@ -35,6 +35,7 @@ impl Autopilot {
         let mut controls = before.controls.clone();
         decision.change.apply(&mut controls);
         self.in_force.set(controls, workers, now);
+        self.change_over.begin(&decision.change, self.now_seconds());
         if let Err(error) = self.apply().await {
             self.in_force = before;
             let text = format!("could not be carried out: {error}");
@@ -43,7 +44,6 @@ impl Autopilot {
         }
         self.supersede();
         self.awaited = id.filter(|_| decision.forecast.is_some()).map(|id| (id, decision.clone()));
-        self.change_over.begin(&decision.change, self.now_seconds());
         self.history.note(decision);
         self.save_or_log();
     }

@@ -1,13 +1,8 @@
 //! The status of the autopilot for people.
 
-use weir_autopilot::JobSystem;
-use weir_autopilot::thread_groups::ThreadGroup;
 use weir_autopilot::view::{AutopilotStatus, ClassView, DatabaseView, LimitView};
 
 use crate::output::{self, printable, seconds};
-
-/// Groups of processes in one line.
-const GROUPS_MAX: usize = 5;
 
 pub(super) fn status(status: &AutopilotStatus) {
     let set_by = status.mode_set_by.as_ref().map(|by| {
@@ -62,26 +57,13 @@ pub(super) fn status(status: &AutopilotStatus) {
 
 fn jobs(status: &AutopilotStatus) {
     let AutopilotStatus { workers, busy, waiting, .. } = status;
-    if status.system == JobSystem::JobServer {
+    let Some((threads, limits)) = status.threads() else {
         let text = format!("jobs:      {busy} in progress on {workers} workers, {waiting} waiting");
         return output::line(&text);
-    }
+    };
     output::line(&format!("jobs:      Sidekiq's: {busy} in progress, {waiting} waiting"));
-    let group = |group: &ThreadGroup| {
-        let ThreadGroup { name, processes, threads, threads_now, .. } = group;
-        let of = if threads == threads_now { String::new() } else { format!(" of {threads}") };
-        format!("{}: {processes} x {threads_now}{of}", printable(name))
-    };
-    let shown: Vec<String> = status.groups.iter().take(GROUPS_MAX).map(group).collect();
-    let more = match status.groups.len().saturating_sub(GROUPS_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let note = if status.is_changing { "; processes are being replaced" } else { "" };
-    let shown =
-        if shown.is_empty() { "none that may be changed".to_owned() } else { shown.join(", ") };
-    output::line(&format!("threads:   {shown}{more}{note}"));
-    output::line("limits of: threads only; Sidekiq has no limit for a job type");
+    output::line(&format!("threads:   {}", printable(&threads)));
+    output::line(&format!("limits of: {limits}"));
 }
 
 fn database(database: &DatabaseView) {

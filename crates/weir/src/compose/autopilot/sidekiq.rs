@@ -14,6 +14,7 @@ use weir_autopilot::load::JobsLoad;
 use weir_autopilot::sources::JobSource;
 use weir_base::clock::{Clock, Timestamp};
 
+use self::groups::NOT_REPORTED;
 pub(super) use self::groups::WorkerGroups;
 use self::load::SidekiqLoad;
 pub(super) use self::thread_limiter::ThreadLimiter;
@@ -55,6 +56,10 @@ impl SidekiqReader {
         let jobs = known(&snapshot.observation.jobs)?;
         if self.seen == Some(snapshot.at) {
             return Ok(None);
+        }
+        // After an upgrade, the parent sends its state anew.
+        if !self.groups.are_reported() {
+            return Err(NOT_REPORTED.to_owned());
         }
         self.seen = Some(snapshot.at);
         let workers = self.groups.of(&jobs.processes);

@@ -12,6 +12,9 @@ use weir_supervisor::control::RollingState;
 /// Generations of parents that are followed from a Sidekiq process to the command of its group.
 const PARENTS_MAX: usize = 4;
 
+/// The parent's state is not known, or not yet.
+pub(super) const NOT_REPORTED: &str = "the parent has not reported the groups of workers";
+
 /// The groups. Cheap to clone; clones share what was observed.
 #[derive(Clone, Debug)]
 pub(in crate::compose::autopilot) struct WorkerGroups {
@@ -68,6 +71,11 @@ impl WorkerGroups {
         self.names.iter().map(|name| format!("workers.{name}")).collect()
     }
 
+    /// Returns whether the parent has reported all groups that may be changed.
+    pub(super) fn are_reported(&self) -> bool {
+        self.now().len() == self.names.len()
+    }
+
     /// Returns the groups that may be changed.
     pub(super) fn now(&self) -> Vec<GroupNow> {
         let reported = self.reported();
@@ -103,15 +111,10 @@ impl WorkerGroups {
                 known.filter_map(|(name, it)| Some((name.clone(), it.jobs.as_deref()?.clone())));
             (pids, known.collect::<BTreeMap<String, JobGroupState>>())
         };
-        let is_running = |process: &&JobProcess| {
-            let is_there =
-                !matches!(process.presence, ProcessPresence::Silent | ProcessPresence::Gone);
-            is_there && !process.quiet
-        };
         let mut workers =
             ObservedWorkers { are_all: !self.has_names(), ..ObservedWorkers::default() };
         let mut others = Vec::new();
-        for process in processes.iter().filter(is_running) {
+        for process in processes.iter().filter(|process| is_running(process) && !process.quiet) {
             match self.group_of(process, &pids) {
                 Some(group) if workers.are_all || self.names.contains(group) => {
                     workers.processes.push((group.clone(), process));
@@ -187,6 +190,11 @@ fn single(process: &JobProcess) -> ThreadGroup {
 fn process_name(process: &JobProcess) -> String {
     let tag = process.tag.as_ref().map(|tag| format!(" ({tag})")).unwrap_or_default();
     format!("{}:{}{tag}", process.hostname, process.pid)
+}
+
+/// Returns whether a process runs, as far as known.
+pub(super) fn is_running(process: &JobProcess) -> bool {
+    !matches!(process.presence, ProcessPresence::Silent | ProcessPresence::Gone)
 }
 
 pub(super) fn threads_of(process: &JobProcess) -> u32 {

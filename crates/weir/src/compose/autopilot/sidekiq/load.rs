@@ -7,7 +7,7 @@ use weir_advisor::observation::{Fact, JobProcess, ObservedQueue, SidekiqObservat
 use weir_autopilot::class_estimate::{ClassEstimate, QueueSeen};
 use weir_autopilot::load::{ClassFigures, JobsLoad, QueueFigures};
 
-use super::groups::{ObservedWorkers, threads_of};
+use super::groups::{ObservedWorkers, is_running, threads_of};
 
 /// Classes with figures of their own.
 const CLASSES_MAX: usize = 1_000;
@@ -154,7 +154,8 @@ impl SidekiqLoad {
 
 /// Returns the age of the heartbeats on average, by threads; 0 without any.
 fn beat_age(processes: &[JobProcess]) -> f64 {
-    let sums = processes.iter().fold((0.0, 0.0), |(ages, threads), process| {
+    let running = processes.iter().filter(|process| is_running(process));
+    let sums = running.fold((0.0, 0.0), |(ages, threads), process| {
         let own = f64::from(threads_of(process).max(1));
         (ages + own * process.beat_age.as_secs_f64(), threads + own)
     });

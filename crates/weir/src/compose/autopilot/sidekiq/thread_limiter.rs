@@ -10,7 +10,7 @@ use weir_autopilot::thread_groups::{ThreadGroup, split};
 use weir_base::clock::Clock;
 use weir_supervisor::control::{ParentCommand, RollingState};
 
-use super::groups::{GroupNow, WorkerGroups, thread_group};
+use super::groups::{GroupNow, NOT_REPORTED, WorkerGroups, thread_group};
 
 /// Time until the parent accepts or rejects a limit. Less than the shortest time limit of a request by default.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,8 +44,8 @@ impl ThreadLimiter {
 
     async fn carry_out(&mut self, threads: Option<u32>, lease: Duration) -> Result<(), String> {
         let groups = self.groups.now();
-        if groups.is_empty() {
-            return Err("the parent has not reported the groups of workers".to_owned());
+        if !self.groups.are_reported() {
+            return Err(NOT_REPORTED.to_owned());
         }
         let now_seconds = self.clock.now().as_secs_f64();
         // One group after the other: each of them does less while its processes are replaced.
