@@ -61,7 +61,7 @@ impl Servers {
         let workers = format!(
             "[workers.sidekiq]\nfolder = \"{folder}\"\nprocesses = {PROCESSES}\nconcurrency = {THREADS}\n\
              command = [\"sidekiq\", \"-r\", \"./worker.rb\", \"-c\", \"{{concurrency}}\", \"{{queues}}\"]\n\
-             queues = [\"sum\"]\nqueue_flag = \"-q\"\nready_line = \"Starting processing\"\n\
+             queues = [\"sum\"]\nqueue_flag = \"-q\"\nready_line = \"Running in\"\n\
              environment = {{ REDIS_URL = \"redis://127.0.0.1:{port}/0\", DATABASE = \"{url}\" }}\n"
         );
         let workers = if has_workers { workers } else { String::new() };
