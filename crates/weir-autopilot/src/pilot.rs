@@ -9,6 +9,7 @@ mod lease_keeper;
 mod log;
 mod normal_values;
 mod publish;
+mod slow_changes;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
