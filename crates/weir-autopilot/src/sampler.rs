@@ -174,7 +174,9 @@ impl Sampler {
     fn threads(&self, jobs: &JobsLoad, limit: Option<u32>) -> ThreadLoad {
         let workers = self.workers();
         let limit = limit.unwrap_or(workers);
-        ThreadLoad { limit, busy: jobs.busy, max: workers.max(limit) }
+        // What an operator limits may be more workers than were seen; processes have no more threads than these.
+        let max = if self.has_groups { workers } else { workers.max(limit) };
+        ThreadLoad { limit, busy: jobs.busy, max }
     }
 
     fn add_database(&mut self, sample: &mut LoadSample, activities: &[DatabaseActivity]) {
