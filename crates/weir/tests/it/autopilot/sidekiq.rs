@@ -22,18 +22,19 @@ const WORKER: &str = "require 'sidekiq'\nrequire 'pg'\n\
     db = Thread.current[:db] ||= PG.connect(ENV['DATABASE'])\n\
     db.exec(\"SELECT /*job:Sum*/ pg_sleep(seconds('Sum'))\")\n  end\nend\n";
 
-/// The more jobs there are at once, the fewer end: two run side by side, and each further one hinders all.
+/// The more jobs there are at once, the fewer end: two run side by side, and each further one hinders all. 12 at once end 16
+/// jobs a second, more than are pushed: without the flood, the processes get over a pause of a busy machine.
 const SECONDS: &str = "CREATE FUNCTION busy(type text) RETURNS bigint LANGUAGE sql VOLATILE AS $$ \
     SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%/*job:' || type || '*/%' $$; \
     CREATE FUNCTION seconds(type text) RETURNS float8 LANGUAGE sql VOLATILE AS $$ \
-    SELECT 0.05 * greatest(1, busy(type) / 2.0) ^ 2 $$";
+    SELECT 0.05 * greatest(1, busy(type) / 2.0) ^ 1.5 $$";
 
 /// Processes of the group, and threads of each.
 const PROCESSES: usize = 2;
 const THREADS: &str = "6";
 /// Jobs that must have ended before their times are taken for normal.
-const NORMAL_JOBS: u64 = 250;
-const FLOOD: usize = 1_500;
+const NORMAL_JOBS: u64 = 150;
+const FLOOD: usize = 3_000;
 
 struct Servers {
     redis: RedisServer,
@@ -52,7 +53,8 @@ fn servers() -> Option<Servers> {
 }
 
 impl Servers {
-    /// Settings with a group of Sidekiq processes. `user`: of the observer in Redis, with an @.
+    /// Settings with a group of Sidekiq processes. `user`: of the observer in Redis, whose password is "secret"; empty: the
+    /// default one.
     fn site(&self, user: &str, autopilot: &str, has_workers: bool) -> Site {
         let site = Site::new("");
         std::fs::write(site.path().join("worker.rb"), WORKER).expect("written");
@@ -65,9 +67,17 @@ impl Servers {
              environment = {{ REDIS_URL = \"redis://127.0.0.1:{port}/0\", DATABASE = \"{url}\" }}\n"
         );
         let workers = if has_workers { workers } else { String::new() };
+        let secret = site.path().join("secret");
+        std::fs::write(&secret, "secret").expect("written");
+        let (at, password) = match user {
+            "" => (String::new(), String::new()),
+            user => {
+                (format!("{user}@"), format!("password = {{ file = \"{}\" }}\n", secret.display()))
+            }
+        };
         site.write(&format!(
             "[jobs]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"127.0.0.1:0\"\n\
-             [observe]\ninterval = \"1s\"\n[[observe.redis]]\nurl = \"redis://{user}127.0.0.1:{port}/0\"\n\
+             [observe]\ninterval = \"1s\"\n[[observe.redis]]\nurl = \"redis://{at}127.0.0.1:{port}/0\"\n{password}\
              [observe.postgres]\nurl = \"{url}\"\n{workers}[autopilot]\n{autopilot}\ninterval = \"1s\"\n\
              hold_for = \"20s\"\ndefault_target = \"2s\"\nchange_interval = \"2s\"\n\
              [autopilot.limits.advanced]\nlease = \"4s\"\nsample_interval = \"200ms\"\n"
@@ -106,7 +116,7 @@ impl Producer {
                 if pushed.is_err() {
                     return;
                 }
-                std::thread::sleep(Duration::from_millis(80));
+                std::thread::sleep(Duration::from_millis(100));
             }
         });
         Self { stop, thread: Some(thread) }
@@ -153,7 +163,6 @@ fn limit(weir: &Weir) -> Option<u64> {
 
 /// Waits until the autopilot knows what is normal.
 fn learn_normal_times(weir: &Weir, servers: &Servers) {
-    wait_until("the processes run", || threads(weir).len() == PROCESSES);
     wait_until("normal times are known", || servers.processed() >= NORMAL_JOBS);
     assert_eq!(limit(weir), None);
     let status = status(weir);
@@ -165,6 +174,7 @@ fn learn_normal_times(weir: &Weir, servers: &Servers) {
 fn threads_of_sidekiq_are_reduced_and_return_when_the_cause_is_over() {
     let Some(servers) = servers() else { return };
     let weir = servers.site("", ON, true).start();
+    become_threads(&weir, THREADS);
     let producer = Producer::start(&servers.redis);
     learn_normal_times(&weir, &servers);
     push(&servers.redis, "sum", "Sum", FLOOD, 0.0);
@@ -250,7 +260,8 @@ fn advice_names_the_processes_to_change_without_a_right_to_write() {
     servers.redis.run(&[&user.into_iter().chain(rules).collect::<Vec<_>>()]);
     // Another Weir runs the processes; this one only reads.
     let runner = servers.site("", "mode = \"off\"", true).start();
-    let weir = servers.site("eye:secret@", "mode = \"advise\"", false).start();
+    become_threads(&runner, THREADS);
+    let weir = servers.site("eye", "mode = \"advise\"", false).start();
     let _producer = Producer::start(&servers.redis);
     wait_until("normal times are known", || servers.processed() >= NORMAL_JOBS);
     push(&servers.redis, "sum", "Sum", FLOOD, 0.0);
