@@ -264,6 +264,7 @@ impl Autopilot {
             (Mode::Advise | Mode::Off, Some(decision)) => self.advise(&decision),
             (_, None) => {}
         }
+        self.advise_by_hand();
         self.end_without_data().await;
         self.renew().await;
         self.save_normal_values();

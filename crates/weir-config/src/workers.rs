@@ -179,11 +179,6 @@ impl JobWorkers {
         self.concurrency
     }
 
-    /// Returns its queues, as the command gets them.
-    pub fn queues(&self) -> &[String] {
-        &self.queues
-    }
-
     /// Returns the database connections of one process, and of all.
     pub fn connections(&self) -> (u64, u64) {
         let jobs = self.job_spec();

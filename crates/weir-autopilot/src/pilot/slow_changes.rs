@@ -1,7 +1,7 @@
 //! Changes that take a while, because they replace processes: one at a time, not too often, and judged once they are in
 //! effect.
 
-use weir_control::{Change, Decision};
+use weir_control::{Change, Decision, blame};
 
 use super::Autopilot;
 use super::begin::what;
@@ -47,6 +47,28 @@ impl Autopilot {
             && matches!(decision.change, Change::Threads { .. });
         let interval_seconds = self.settings.change_interval.as_secs_f64();
         !is_slow || self.change_over.may_begin(self.now_seconds(), interval_seconds)
+    }
+
+    /// Names the class that alone slows the others down, where only an operator can do something about it.
+    pub(super) fn advise_by_hand(&mut self) {
+        if self.system.limits_classes() {
+            return;
+        }
+        let blamed = self.with_state(|state| blame(state, &self.rules, &self.history));
+        let Some(decision) = blamed else { return };
+        let Change::Cap { class, .. } = decision.change else { return };
+        let roster = &self.sampler.roster;
+        let name = roster.class_name(class);
+        // Not what stands for several classes, or for sessions of others.
+        if roster.find_class(name).is_none() {
+            return;
+        }
+        let reason = format!(
+            "{}; {} has no limit for a job type: give {name} a queue and a process of its own, or pause its queue",
+            decision.reason,
+            self.system.name()
+        );
+        self.advise(&Decision { reason, forecast: None, ..decision });
     }
 
     /// Ends a limit of threads that limits nothing any more: the settings have changed, or an operator has set the threads.

@@ -283,6 +283,12 @@ fn no_type_is_limited_where_none_can_be() {
         world.with(|world| world.waits = 8);
         seconds(300).await;
         assert!(entries(handle, EntryKind::Decision).is_empty());
+        let advice = entries(handle, EntryKind::Advice);
+        assert_eq!(advice.len(), 1, "{advice:?}");
+        assert!(advice[0].text.starts_with("limited Job to 1 at once, 2 before: 8 sessions wait"));
+        assert!(
+            advice[0].text.contains("; the observed Sidekiq has no limit for a job type: give")
+        );
         let of_type = OverrideChange {
             class: Some("Job".to_owned()),
             jobs: Some(2),
