@@ -231,7 +231,7 @@ mod tests {
     const MAIL: usize = 3;
 
     fn roster() -> LiveRoster {
-        let mut roster = LiveRoster::new(10, 10);
+        let mut roster = LiveRoster::new(10, 10, true);
         assert_eq!((roster.class("Hog"), roster.class("Admin::Mail")), (Some(HOG), Some(MAIL)));
         roster
     }

@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn what_an_operator_set_stays_when_the_rules_end_theirs() {
-        let mut roster = LiveRoster::new(5, 5);
+        let mut roster = LiveRoster::new(5, 5, true);
         let (hog, mail) = (roster.class("Hog").unwrap(), roster.class("Mail").unwrap());
-        roster.queue("q", 5.0);
+        roster.queue("q", 5.0, true);
         let mut in_force = InForce::default();
         let set = KeptOverride {
             class: Some("Mail".to_owned()),

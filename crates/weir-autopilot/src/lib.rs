@@ -4,6 +4,7 @@
 //! - [`load`]: what the sources report. [`sources`]: the traits of the sources and of the actuator.
 //! - [`roster`]: positions of queues and classes, in bounded memory.
 //! - [`attribution`]: which class of jobs a database session belongs to.
+//! - [`thread_groups`]: how a number of threads is divided among processes. [`class_estimate`]: jobs that ended by class.
 //! - [`sampler`]: turns what the sources report into the rules' samples.
 //! - [`in_force`], [`state_file`]: what is in force, until when, and across restarts.
 //! - [`lease`]: which of several autopilots acts.
@@ -16,6 +17,7 @@
 //! nothing changes for `hold_for`; then the limits end step by step. Of all autopilots that share a lease, one acts.
 
 pub mod attribution;
+pub mod class_estimate;
 pub mod handle;
 pub mod in_force;
 pub mod journal;
@@ -29,10 +31,11 @@ pub mod sampler;
 pub mod settings;
 pub mod sources;
 pub mod state_file;
+pub mod thread_groups;
 pub mod view;
 pub mod wording;
 
 pub use self::handle::{AutopilotHandle, CommandError};
-pub use self::mode::{ManagedSystem, Mode};
+pub use self::mode::{JobSystem, ManagedSystem, Mode, WatchedSystem};
 pub use self::pilot::{Autopilot, AutopilotParts};
 pub use self::settings::{AutopilotLimits, AutopilotSettings};

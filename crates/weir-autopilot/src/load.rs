@@ -1,6 +1,8 @@
 //! What the sources report at one time.
 
-/// The state of a job server.
+use crate::thread_groups::ThreadGroup;
+
+/// The state of a job system.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobsLoad {
     /// Queues.
@@ -13,6 +15,10 @@ pub struct JobsLoad {
     pub busy: u32,
     /// Workers that wait for a job.
     pub idle: u32,
+    /// How long ago this was true.
+    pub age_seconds: f64,
+    /// The processes whose threads can be changed, where nothing else can be.
+    pub groups: Vec<ThreadGroup>,
 }
 
 /// A queue.
@@ -28,6 +34,8 @@ pub struct QueueFigures {
     pub pushed_total: u64,
     /// Jobs in progress.
     pub in_flight: u32,
+    /// No thread that can be changed serves it.
+    pub is_unmanaged: bool,
     /// The wait that its settings aim at.
     pub target_seconds: Option<f64>,
     /// Jobs that wait by type, estimated.

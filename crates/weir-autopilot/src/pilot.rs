@@ -2,12 +2,14 @@
 
 mod acts;
 mod begin;
+mod change_over;
 mod commands;
 mod database_window;
 mod lease_keeper;
 mod log;
 mod normal_values;
 mod publish;
+mod slow_changes;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_control::{Decision, History, Settings as Rules, State, decide};
 
+use self::change_over::ChangeOver;
 use self::database_window::DatabaseWindow;
 use self::lease_keeper::{LeaseKeeper, RELEASE_TIMEOUT};
 use self::log::Log;
@@ -27,12 +30,13 @@ use crate::handle::{AutopilotHandle, Command};
 use crate::in_force::InForce;
 use crate::lease::LeaseClaim;
 use crate::metrics::AutopilotMetrics;
-use crate::mode::{ManagedSystem, Mode};
+use crate::mode::{JobSystem, Mode};
 use crate::roster::LiveRoster;
 use crate::sampler::Sampler;
 use crate::settings::AutopilotSettings;
 use crate::sources::{Actuator, DatabaseSource, JobSource, LeaseStore};
 use crate::state_file::{KeptState, StateFile};
+use crate::thread_groups::steps;
 
 /// What an autopilot is made of.
 pub struct AutopilotParts {
@@ -44,8 +48,12 @@ pub struct AutopilotParts {
     pub clock: Clock,
     /// The metrics.
     pub metrics: AutopilotMetrics,
-    /// The job server.
+    /// The job system, and what can be limited in it.
+    pub system: JobSystem,
+    /// Its state.
     pub jobs: Box<dyn JobSource>,
+    /// How often that is new, if not each time that it is read.
+    pub jobs_interval: Duration,
     /// The database; `None`: none is configured.
     pub database: Option<Box<dyn DatabaseSource>>,
     /// What carries limits out, or why nothing can.
@@ -73,7 +81,9 @@ pub struct Autopilot {
     metrics: AutopilotMetrics,
     handle: AutopilotHandle,
     commands: mpsc::Receiver<Command>,
+    system: JobSystem,
     jobs: Box<dyn JobSource>,
+    change_over: ChangeOver,
     has_database: bool,
     window: DatabaseWindow,
     actuator: Result<Box<dyn Actuator>, String>,
@@ -92,6 +102,8 @@ pub struct Autopilot {
     /// Advice that was given recently: by class and whether it tightens, when and to which value.
     advised: BTreeMap<(Option<usize>, bool), (f64, Option<u32>)>,
     problem: Option<String>,
+    /// Whether a sample of this process has shown the static plan.
+    has_plan: bool,
     waiting: u64,
     busy: u32,
     /// When normal values were stored.
@@ -111,18 +123,15 @@ impl Autopilot {
     /// The files cannot be read.
     pub fn open(parts: AutopilotParts) -> std::io::Result<(Self, AutopilotHandle)> {
         let AutopilotParts { settings, directory, clock, metrics, jobs, database, .. } = parts;
-        let AutopilotParts { actuator, lease, machine, .. } = parts;
+        let AutopilotParts { actuator, lease, machine, system, jobs_interval, .. } = parts;
         let limits = &settings.limits;
         let log = Log::open(&directory, limits, clock.clone(), metrics.clone())?;
         let state_file = StateFile::within(&directory);
         let kept = state_file.read()?;
         let (handle, commands) = AutopilotHandle::new();
-        let roster = LiveRoster::new(limits.queues_max, limits.classes_max);
-        let rules = Rules {
-            interval_seconds: settings.interval.as_secs_f64(),
-            hold_for_seconds: settings.hold_for.as_secs_f64(),
-            ..Rules::default()
-        };
+        let roster =
+            LiveRoster::new(limits.queues_max, limits.classes_max, system.limits_classes());
+        let rules = rules(&settings, system, jobs_interval);
         let mode = kept.mode_in_force(settings.mode);
         let started = Instant::now();
         // Without the store of the lease, nothing is done for longer than without data.
@@ -136,7 +145,9 @@ impl Autopilot {
             metrics,
             handle: handle.clone(),
             commands,
+            system,
             jobs,
+            change_over: ChangeOver::default(),
             has_database: database.is_some(),
             window: DatabaseWindow::new(database, &settings),
             actuator,
@@ -152,6 +163,7 @@ impl Autopilot {
             awaited: None,
             advised: BTreeMap::new(),
             problem: None,
+            has_plan: false,
             waiting: 0,
             busy: 0,
             normal_at_seconds: 0.0,
@@ -207,9 +219,14 @@ impl Autopilot {
         if let Some(reason) = self.cannot_read() {
             return Some(reason.to_owned());
         }
-        if !self.settings.manage.contains(&ManagedSystem::Jobs) {
-            let reason = "autopilot.manage is empty: \"on\" may change only what it lists, such as manage = [\"jobs\"]";
-            return Some(reason.to_owned());
+        if self.settings.manage.is_empty() {
+            let example = match self.system {
+                JobSystem::JobServer => "jobs",
+                JobSystem::Sidekiq => "workers.sidekiq",
+            };
+            return Some(format!(
+                "autopilot.manage is empty: \"on\" may change only what it lists, such as manage = [\"{example}\"]"
+            ));
         }
         if self.lease.store.is_none() {
             let reason = "\"on\" needs a lease, so that only one autopilot acts: weir.toml has neither [observe.redis] nor \
@@ -235,13 +252,10 @@ impl Autopilot {
         self.sample().await;
         self.note_outcome();
         self.note_lease();
-        let state = State {
-            now_seconds: self.now_seconds(),
-            roster: self.sampler.roster.roster(),
-            controls: &self.in_force.controls,
-            static_threads: self.sampler.workers(),
-        };
-        let decision = decide(&state, &self.rules, &self.history);
+        self.note_change_over();
+        self.end_limit_of_nothing().await;
+        let decision = self.with_state(|state| decide(state, &self.rules, &self.history));
+        let decision = decision.filter(|decision| self.may_change_now(decision));
         match (self.mode, decision) {
             (Mode::On, decision) if !self.lease.may_act(self.now_seconds()) => {
                 self.stand_by(decision).await;
@@ -250,28 +264,45 @@ impl Autopilot {
             (Mode::Advise | Mode::Off, Some(decision)) => self.advise(&decision),
             (_, None) => {}
         }
+        self.advise_by_hand();
         self.end_without_data().await;
         self.renew().await;
         self.save_normal_values();
     }
 
+    fn with_state<T>(&self, read: impl FnOnce(&State<'_>) -> T) -> T {
+        let thread_steps = steps(&self.sampler.groups);
+        read(&State {
+            now_seconds: self.now_seconds(),
+            roster: self.sampler.roster.roster(),
+            controls: &self.in_force.controls,
+            static_threads: self.sampler.workers(),
+            thread_steps: &thread_steps,
+        })
+    }
+
     async fn sample(&mut self) {
-        let activities = self.window.take();
         let within = self.settings.limits.sample_timeout;
         let loaded = timeout(within, self.jobs.load()).await;
+        let name = self.system.name();
         let jobs = match loaded {
-            Ok(Ok(jobs)) => jobs,
-            Ok(Err(error)) => return self.problem = Some(format!("the job server: {error}")),
+            Ok(Ok(Some(jobs))) => jobs,
+            Ok(Ok(None)) => return,
+            Ok(Err(error)) => return self.problem = Some(format!("{name}: {error}")),
             Err(_) => {
-                let error = format!("the job server did not reply within {within:?}");
+                let error = format!("{name} did not reply within {within:?}");
                 return self.problem = Some(error);
             }
         };
+        let activities = self.window.take();
         self.problem = activities.is_empty().then(|| self.window.problem());
         self.waiting = jobs.queues.iter().map(|queue| queue.waiting).sum();
         self.busy = jobs.busy;
+        self.sampler.set_groups(&jobs.groups);
+        self.has_plan = true;
         let (now, limit) = (self.now_seconds(), self.in_force.controls.threads);
-        if let Some(sample) = self.sampler.sample(now, &jobs, &activities, limit) {
+        let at_seconds = (now - jobs.age_seconds).max(0.0);
+        if let Some(sample) = self.sampler.sample(at_seconds, &jobs, &activities, limit) {
             self.history.record(sample, self.sampler.roster.roster(), &self.rules);
         }
     }
@@ -282,11 +313,34 @@ impl Autopilot {
     }
 }
 
+/// Returns the rules' constants for a job system.
+fn rules(settings: &AutopilotSettings, system: JobSystem, jobs_interval: Duration) -> Rules {
+    let rules = Rules {
+        interval_seconds: settings.interval.as_secs_f64(),
+        hold_for_seconds: settings.hold_for.as_secs_f64(),
+        ..Rules::default()
+    };
+    if system == JobSystem::JobServer {
+        return rules;
+    }
+    // There is nothing new between two samples, so recent values and outcomes need two or three of them.
+    let interval_seconds = settings.interval.max(jobs_interval).as_secs_f64();
+    let (least, most) = rules.judged_after_seconds;
+    Rules {
+        interval_seconds,
+        recent_seconds: rules.recent_seconds.max(2.0 * interval_seconds),
+        judged_after_seconds: (least.max(3.0 * interval_seconds), most.max(6.0 * interval_seconds)),
+        ..rules
+    }
+}
+
 /// Returns the data directory of the folder of an autopilot, as everybody on this machine names it.
 fn data_dir(folder: &Path) -> String {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     folder.parent().unwrap_or(&folder).display().to_string()
 }
 
+#[cfg(test)]
+mod slow_changes_tests;
 #[cfg(test)]
 mod tests;

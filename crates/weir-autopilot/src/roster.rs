@@ -21,12 +21,13 @@ pub struct LiveRoster {
     classes: HashMap<String, usize>,
     queues_max: usize,
     classes_max: usize,
+    can_limit_classes: bool,
 }
 
 impl LiveRoster {
-    /// Creates a roster for so many queues and classes.
+    /// Creates a roster for so many queues and classes. `can_limit_classes`: the system can limit one.
     #[must_use]
-    pub fn new(queues_max: usize, classes_max: usize) -> Self {
+    pub fn new(queues_max: usize, classes_max: usize, can_limit_classes: bool) -> Self {
         let others = QueueInfo {
             name: "(other)".to_owned(),
             target_seconds: f64::MAX,
@@ -41,11 +42,11 @@ impl LiveRoster {
         let roster = Roster {
             queues: vec![others],
             classes: vec![class("(other sessions)"), class("(other job types)")],
-            // Weir's dispatch has guarantees and a fresh lane of its own.
+            // Weir's dispatch has guarantees and a fresh lane of its own; Sidekiq has neither.
             shares_threads_itself: true,
         };
         let (queues, classes) = (HashMap::new(), HashMap::new());
-        Self { roster, queues, classes, queues_max, classes_max }
+        Self { roster, queues, classes, queues_max, classes_max, can_limit_classes }
     }
 
     /// Returns the roster for the rules.
@@ -55,15 +56,16 @@ impl LiveRoster {
     }
 
     /// Returns the position of a queue, which it may get now. `None`: there are too many.
-    pub fn queue(&mut self, name: &str, target_seconds: f64) -> Option<usize> {
+    pub fn queue(&mut self, name: &str, target_seconds: f64, is_managed: bool) -> Option<usize> {
         if let Some(position) = self.queues.get(name) {
-            self.roster.queues[*position].target_seconds = target_seconds;
+            let info = &mut self.roster.queues[*position];
+            (info.target_seconds, info.is_managed) = (target_seconds, is_managed);
             return Some(*position);
         }
         if self.queues.len() >= self.queues_max {
             return None;
         }
-        let (position, is_managed, fresh_lane) = (self.roster.queues.len(), true, false);
+        let (position, fresh_lane) = (self.roster.queues.len(), false);
         let name = name.to_owned();
         self.roster.queues.push(QueueInfo {
             name: name.clone(),
@@ -85,7 +87,8 @@ impl LiveRoster {
         }
         let position = self.roster.classes.len();
         let name = name.to_owned();
-        let info = ClassInfo { name: name.clone(), queue: NO_QUEUE, can_be_limited: true };
+        let can_be_limited = self.can_limit_classes;
+        let info = ClassInfo { name: name.clone(), queue: NO_QUEUE, can_be_limited };
         self.roster.classes.push(info);
         self.classes.insert(name, position);
         Some(position)
@@ -130,9 +133,9 @@ mod tests {
 
     #[test]
     fn positions_stay_and_are_bounded() {
-        let mut roster = LiveRoster::new(1, 2);
-        assert_eq!(roster.queue("a", 5.0), Some(1));
-        assert_eq!((roster.queue("b", 5.0), roster.queue("a", 7.0)), (None, Some(1)));
+        let mut roster = LiveRoster::new(1, 2, true);
+        assert_eq!(roster.queue("a", 5.0, true), Some(1));
+        assert_eq!((roster.queue("b", 5.0, true), roster.queue("a", 7.0, true)), (None, Some(1)));
         assert_eq!(
             (roster.class("A"), roster.class("B"), roster.class("C")),
             (Some(2), Some(3), None)

@@ -7,6 +7,7 @@ use weir_control::{ClassLoad, DatabaseLoad, LoadSample, QueueLoad, ThreadLoad};
 use crate::attribution::{Attribution, AttributionMethod};
 use crate::load::{ClassFigures, DatabaseActivity, JobsLoad, QueueFigures};
 use crate::roster::{LiveRoster, OTHER_CLASSES};
+use crate::thread_groups::{self, ThreadGroup};
 
 /// The workers that there are: the most that were seen within this time.
 const WORKERS_SECONDS: f64 = 300.0;
@@ -19,6 +20,9 @@ pub struct Sampler {
     attribution: Attribution,
     previous: Option<Totals>,
     workers: VecDeque<(f64, u32)>,
+    /// Processes whose threads can be changed, where nothing else can be.
+    pub groups: Vec<ThreadGroup>,
+    has_groups: bool,
     default_target_seconds: f64,
     /// Queues and classes of the last sample without a position.
     pub left_out: (usize, usize),
@@ -36,7 +40,7 @@ struct Totals {
 }
 
 impl Sampler {
-    /// Creates a sampler for so many queues and classes.
+    /// Creates a sampler.
     #[must_use]
     pub fn new(roster: LiveRoster, default_target_seconds: f64) -> Self {
         Self {
@@ -44,6 +48,8 @@ impl Sampler {
             attribution: Attribution::default(),
             previous: None,
             workers: VecDeque::new(),
+            groups: Vec::new(),
+            has_groups: false,
             default_target_seconds,
             left_out: (0, 0),
             method: AttributionMethod::default(),
@@ -56,9 +62,18 @@ impl Sampler {
         self.workers.clear();
     }
 
-    /// Returns the workers that there are.
+    /// Notes the processes whose threads can be changed.
+    pub fn set_groups(&mut self, groups: &[ThreadGroup]) {
+        self.has_groups |= !groups.is_empty();
+        self.groups = groups.to_vec();
+    }
+
+    /// Returns the workers that there are; of processes whose threads can be changed, those that they have without that.
     #[must_use]
     pub fn workers(&self) -> u32 {
+        if self.has_groups {
+            return thread_groups::plan(&self.groups).max(1);
+        }
         self.workers.iter().map(|(_, workers)| *workers).max().unwrap_or_default().max(1)
     }
 
@@ -112,7 +127,8 @@ impl Sampler {
     fn queue_positions(&mut self, queues: &[QueueFigures]) -> Vec<Option<usize>> {
         let target = self.default_target_seconds;
         let position = |queue: &QueueFigures| {
-            self.roster.queue(&queue.name, queue.target_seconds.unwrap_or(target))
+            let target = queue.target_seconds.unwrap_or(target);
+            self.roster.queue(&queue.name, target, !queue.is_unmanaged)
         };
         let positions: Vec<_> = queues.iter().map(position).collect();
         self.left_out.0 = positions.iter().filter(|position| position.is_none()).count();
@@ -158,7 +174,9 @@ impl Sampler {
     fn threads(&self, jobs: &JobsLoad, limit: Option<u32>) -> ThreadLoad {
         let workers = self.workers();
         let limit = limit.unwrap_or(workers);
-        ThreadLoad { limit, busy: jobs.busy, max: workers.max(limit) }
+        // What an operator limits may be more workers than were seen; processes have no more threads than these.
+        let max = if self.has_groups { workers } else { workers.max(limit) };
+        ThreadLoad { limit, busy: jobs.busy, max }
     }
 
     fn add_database(&mut self, sample: &mut LoadSample, activities: &[DatabaseActivity]) {
@@ -224,6 +242,7 @@ mod tests {
             oldest_age_seconds: 3.0,
             pushed_total: pushed,
             in_flight: 6,
+            is_unmanaged: false,
             target_seconds: Some(5.0),
             waiting_by_class: vec![("Hog".to_owned(), 8), ("New".to_owned(), 2)],
         };
@@ -233,12 +252,13 @@ mod tests {
             other_classes: None,
             busy: 6,
             idle: 2,
+            ..JobsLoad::default()
         }
     }
 
     #[test]
     fn a_sample_has_what_happened_since_the_one_before() {
-        let mut sampler = Sampler::new(LiveRoster::new(10, 2), 300.0);
+        let mut sampler = Sampler::new(LiveRoster::new(10, 2, true), 300.0);
         assert_eq!(sampler.sample(0.0, &jobs(100, 50), &[], None), None);
         let session =
             SessionFigures { pid: 1, comment: Some("Hog".to_owned()), ..SessionFigures::default() };
@@ -260,7 +280,7 @@ mod tests {
 
     #[test]
     fn workers_are_the_most_that_were_seen_and_are_forgotten() {
-        let mut sampler = Sampler::new(LiveRoster::new(10, 10), 300.0);
+        let mut sampler = Sampler::new(LiveRoster::new(10, 10, true), 300.0);
         sampler.sample(0.0, &jobs(0, 0), &[], None);
         let few = JobsLoad { busy: 1, idle: 1, ..jobs(0, 0) };
         sampler.sample(299.0, &few, &[], None);
@@ -271,7 +291,7 @@ mod tests {
 
     #[test]
     fn counters_that_begin_again_have_not_grown() {
-        let mut sampler = Sampler::new(LiveRoster::new(10, 10), 300.0);
+        let mut sampler = Sampler::new(LiveRoster::new(10, 10, true), 300.0);
         sampler.sample(0.0, &jobs(100, 50), &[], None);
         let sample = sampler.sample(5.0, &jobs(3, 2), &[], None).unwrap();
         assert_eq!((sample.queues[1].arrivals, sample.classes[2].finished), (0, 0));

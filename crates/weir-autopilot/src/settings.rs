@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_settings::{DAY, HOUR, MILLISECOND, SECOND, Section};
 
-use crate::mode::{ManagedSystem, Mode};
+use crate::mode::{ManagedSystem, Mode, WatchedSystem};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -16,9 +16,19 @@ pub struct AutopilotSettings {
     /// the database of [observe.postgres]. `weir autopilot` changes the mode at run time.
     #[setting(choice)]
     pub mode: Mode,
-    /// What "on" may change: "jobs", the queues of the embedded job store.
+    /// What "on" may change: "jobs", the queues of the embedded job store, or "workers.NAME", the threads of the Sidekiq
+    /// processes of [workers.NAME]. Not both.
     #[setting(parsed_texts)]
     pub manage: Vec<ManagedSystem>,
+    /// The jobs that are watched: "jobs" are those of Weir's job server, "sidekiq" those in [[observe.redis]]. "auto": what
+    /// manage names; without it "sidekiq" if a Redis is observed, and "jobs" otherwise.
+    #[setting(choice)]
+    pub watch: WatchedSystem,
+    /// Least time between two changes of threads of [workers.NAME], from the end of the one before: each replaces the
+    /// processes of the group, one after the other.
+    // A Rails application needs half a minute to start, and its jobs half a minute to end.
+    #[setting(range = SECOND..=DAY, default = MINUTE.saturating_mul(2))]
+    pub change_interval: Duration,
     /// Time between decisions.
     // The rules' constants are for about this; jobs that run for seconds show no effect sooner.
     #[setting(range = SECOND..=MINUTE, default = SECOND.saturating_mul(5))]

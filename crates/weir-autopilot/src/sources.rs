@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use crate::lease::{LeaseClaim, LeaseReply};
 use crate::load::{DatabaseActivity, JobsLoad};
 
-/// Reads the state of the job server.
+/// Reads the state of a job system.
 pub trait JobSource: Send {
-    /// Returns the present state, or why it is not known.
-    fn load(&mut self) -> BoxFuture<'_, Result<JobsLoad, String>>;
+    /// Returns the state, or why it is not known. `None`: nothing is new since the last call.
+    fn load(&mut self) -> BoxFuture<'_, Result<Option<JobsLoad>, String>>;
 }
 
 /// Reads the sessions of the database.
@@ -31,6 +31,22 @@ pub trait Actuator: Send {
         limits: &'a CarriedLimits,
         lease: Duration,
     ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Returns whether the last change is in effect.
+    fn progress(&mut self) -> ChangeProgress {
+        ChangeProgress::Done
+    }
+}
+
+/// How far a change is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeProgress {
+    /// It is in effect.
+    Done,
+    /// Processes are being replaced.
+    UnderWay,
+    /// It has stopped half-way, for this reason.
+    Failed(String),
 }
 
 /// Where the lease is that lets one autopilot act. A request that is dropped may have an effect later.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribution::AttributionMethod;
 use crate::lease::LeaseState;
-use crate::mode::{ManagedSystem, Mode};
+use crate::mode::{JobSystem, ManagedSystem, Mode};
+use crate::thread_groups::ThreadGroup;
 
 /// What the autopilot sees and does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +23,15 @@ pub struct AutopilotStatus {
     pub mode_set_at: Option<f64>,
     /// What `on` may change.
     pub manage: Vec<ManagedSystem>,
+    /// The job system that is watched.
+    #[serde(default)]
+    pub system: JobSystem,
+    /// The processes whose threads can be changed, or could be.
+    #[serde(default)]
+    pub groups: Vec<ThreadGroup>,
+    /// Whether processes are being replaced for a change of their threads.
+    #[serde(default)]
+    pub is_changing: bool,
     /// Why `on` is not possible here. `None`: it is.
     pub cannot_act: Option<String>,
     /// Which of several autopilots acts. `None`: the mode is not `on`.
@@ -151,6 +161,35 @@ pub struct JournalQuery {
     /// The most entries.
     #[serde(default)]
     pub limit: Option<usize>,
+}
+
+/// Groups of processes in one sentence.
+const GROUPS_MAX: usize = 5;
+
+impl AutopilotStatus {
+    /// Returns what can be limited where that is only threads: the threads by group, and that a class cannot be.
+    #[must_use]
+    pub fn threads(&self) -> Option<(String, &'static str)> {
+        if self.system.limits_classes() {
+            return None;
+        }
+        let group = |group: &ThreadGroup| {
+            let ThreadGroup { name, processes, threads, threads_now, .. } = group;
+            let of = if threads == threads_now { String::new() } else { format!(" of {threads}") };
+            format!("{name}: {processes} x {threads_now}{of}")
+        };
+        let shown: Vec<String> = self.groups.iter().take(GROUPS_MAX).map(group).collect();
+        let more = match self.groups.len().saturating_sub(GROUPS_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let note = if self.is_changing { "; processes are being replaced" } else { "" };
+        let shown = match shown.is_empty() {
+            true => "none that may be changed".to_owned(),
+            false => shown.join(", "),
+        };
+        Some((format!("{shown}{more}{note}"), "threads only; Sidekiq has no limit for a job type"))
+    }
 }
 
 impl LimitView {

@@ -39,8 +39,7 @@ pub(super) fn check(settings: &Settings, report: &mut Report) {
     front::check(settings, report);
     gems::check(settings, report);
     observe::check(settings, report);
-    let has_database = settings.observe.postgres().is_some();
-    autopilot::check(&settings.autopilot, jobs.settings.store, has_database, report);
+    autopilot::check(settings, report);
     workers::check(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message = "jobs.limits.advanced.buffered_bytes_max: must hold at least one line of line_bytes_max";

@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::DeTable;
+use weir_autopilot::{JobSystem, WatchedSystem};
 use weir_realtime::settings::{AppSettings, Settings as RealtimeSettings};
 pub use weir_settings::renamed::rewrite;
 use weir_settings::{Context, Renamed, Report, Section, SettingValue, TableReader};
@@ -186,6 +187,23 @@ impl Settings {
     /// Returns the folder of the autopilot's journal.
     pub fn autopilot_folder(&self) -> PathBuf {
         self.data_dir.join("autopilot")
+    }
+
+    /// Returns the job system that the autopilot watches: what it may change, or what is set, or Sidekiq if a Redis is
+    /// observed that is not the store of Weir's own jobs.
+    pub fn autopilot_system(&self) -> JobSystem {
+        let is_observed = || {
+            let is_store = self.jobs.settings.store == weir_jobs::settings::StoreKind::External;
+            !is_store && !self.observe.sources().redis.is_empty()
+        };
+        let manage = &self.autopilot.manage;
+        let is_sidekiq = match self.autopilot.watch {
+            _ if manage.iter().any(|managed| managed.group().is_some()) => true,
+            WatchedSystem::Sidekiq => true,
+            WatchedSystem::Jobs => false,
+            WatchedSystem::Auto => manage.is_empty() && is_observed(),
+        };
+        if is_sidekiq { JobSystem::Sidekiq } else { JobSystem::JobServer }
     }
 
     /// Returns the folder of the audit log.

@@ -174,6 +174,11 @@ impl JobWorkers {
         }
     }
 
+    /// Returns the threads of one process. None: the command does not get them.
+    pub fn concurrency(&self) -> Option<u32> {
+        self.concurrency
+    }
+
     /// Returns the database connections of one process, and of all.
     pub fn connections(&self) -> (u64, u64) {
         let jobs = self.job_spec();

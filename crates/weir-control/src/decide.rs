@@ -46,6 +46,16 @@ pub fn decide(state: &State<'_>, settings: &Settings, history: &History) -> Opti
     decisions.find(|decision| context.is_permitted(decision) && context.is_next(decision))
 }
 
+/// Returns the limit of the class that alone slows the others down, where the system cannot limit it: for an operator, who
+/// may have other means.
+#[must_use]
+pub fn blame(state: &State<'_>, settings: &Settings, history: &History) -> Option<Decision> {
+    let sample = history.last.as_ref()?;
+    let context = Context { state, settings, history, sample };
+    let is_fresh = history.age_seconds(state.now_seconds) <= 2.0 * settings.interval_seconds;
+    is_fresh.then(|| culprit::blame(&context))?
+}
+
 /// Takes back a change that did not help.
 fn take_back(context: &Context<'_>) -> Option<Decision> {
     let failed = context.history.failed.as_ref()?;

@@ -263,6 +263,13 @@ impl History {
         }
     }
 
+    /// Lets the time of the pending decision begin now: what it changes takes effect only from now on.
+    pub fn restart_pending(&mut self, now_seconds: f64) {
+        if let Some(pending) = &mut self.pending {
+            pending.at_seconds = now_seconds;
+        }
+    }
+
     /// Returns the value that a forecast is about.
     #[must_use]
     pub fn value(&self, measure: Measure) -> f64 {

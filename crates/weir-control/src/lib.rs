@@ -27,7 +27,7 @@ pub mod settings;
 
 pub use self::change::{Change, Decision, Forecast, Measure};
 pub use self::controls::{Allocation, Controls, Override};
-pub use self::decide::{State, decide, step_back};
+pub use self::decide::{State, blame, decide, step_back};
 pub use self::history::{History, Outcome};
 pub use self::load::{ClassLoad, DatabaseLoad, LoadSample, QueueLoad, Roster, ThreadLoad};
 pub use self::settings::Settings;

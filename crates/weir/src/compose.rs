@@ -32,6 +32,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_access::AuditLog;
 use weir_access::metrics::AuditMetrics;
+use weir_autopilot::JobSystem;
 use weir_base::clock::Clock;
 use weir_base::shutdown::ShutdownToken;
 use weir_base::switchboard::Switchboard;
@@ -45,7 +46,7 @@ use weir_net::{Listener, Successor, Tls};
 use weir_supervisor::inherited::Inherited;
 use weir_traces::{TraceMetrics, Tracer, exporter};
 
-use self::autopilot::RunningAutopilot;
+use self::autopilot::{RunningAutopilot, WatchedJobs};
 use self::cores::{Cores, Sockets};
 use self::gems::Gems;
 use self::jobs::{Jobs, JobsSocket};
@@ -59,6 +60,7 @@ use self::workers::{ManagedApps, RecyclingMetrics, Workers, groups};
 use crate::front::{Front, RealtimeRequests};
 use crate::sockets::SocketApps;
 use weir_admin::measured::Measured;
+use weir_admin::observed::Observed;
 use weir_admin::paused_apps::PausedApps;
 use weir_admin::process_metrics::ProcessMetrics;
 use weir_admin::restart::Restart;
@@ -81,9 +83,11 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// None: not enabled in this process.
     gems: Option<Gems>,
+    /// What the observer has sampled last.
+    observed: Observed,
     /// None: nothing is observed, or not by this process yet.
     observer: Option<Observer>,
-    /// None: the job server is not enabled in this process, or not open yet.
+    /// None: what it watches is not enabled in this process, or not open yet.
     autopilot: Option<RunningAutopilot>,
     /// The apps that the cores proxy requests to.
     apps: Arc<Apps>,
@@ -165,6 +169,7 @@ impl Weir {
             cores: None,
             realtime: None,
             gems: None,
+            observed: Observed::default(),
             observer: None,
             autopilot: None,
             access_log: None,
@@ -365,13 +370,33 @@ impl Weir {
         }
         if let Some(jobs) = &self.jobs {
             self.workers.spawn(job_durability::log(settings.clone(), self.draining.clone()));
-            let handle = jobs.handle();
-            let autopilot = RunningAutopilot::start(settings, handle, &self.clock, &mut registry)?;
-            self.autopilot = Some(autopilot);
         }
         let jobs = self.jobs.as_ref().map(Jobs::handle);
         shedding::start(settings, &self.apps, jobs, (&self.workers, &self.draining));
+        self.start_autopilot(settings, &only, &mut registry)?;
         Ok((self.pages(settings, only, live, registry)?, inherited))
+    }
+
+    /// Starts the autopilot if this process has what it watches.
+    fn start_autopilot(
+        &mut self,
+        settings: &Settings,
+        only: &[Part],
+        registry: &mut Registry,
+    ) -> anyhow::Result<()> {
+        let jobs = match settings.autopilot_system() {
+            JobSystem::JobServer => {
+                self.jobs.as_ref().map(|jobs| WatchedJobs::JobServer(jobs.handle()))
+            }
+            JobSystem::Sidekiq => is_observing(settings, only).then(|| WatchedJobs::Sidekiq {
+                observed: self.observed.clone(),
+                reported: Arc::clone(&self.reported),
+                parent_commands: self.parent_commands.clone(),
+            }),
+        };
+        let start = |jobs| RunningAutopilot::start(settings, jobs, &self.clock, registry);
+        self.autopilot = jobs.map(start).transpose()?;
+        Ok(())
     }
 
     fn pages<'a>(
@@ -401,7 +426,7 @@ impl Weir {
             gems: self.gems.as_ref().map(Gems::admin_handles),
             autopilot: self.autopilot.as_ref().map(RunningAutopilot::handle),
             front,
-            observed: self.observer.as_ref().map(Observer::observed),
+            observed: self.observer.as_ref().map(|_| self.observed.clone()),
             measured,
             restart: Restart {
                 parent_commands: self.parent_commands.clone(),
@@ -440,8 +465,9 @@ impl Weir {
         let measured =
             Measured::new(&self.clock, self.jobs.as_ref().map(Jobs::handle), apps, verdict.clone());
         self.http.spawn(measured.clone().run(self.http.clone()));
-        if Part::Console.is_among(only) {
-            self.observer = Observer::start(settings, &self.clock, &measured, registry)?;
+        if is_observing(settings, only) {
+            let observed = self.observed.clone();
+            self.observer = Observer::start(settings, &self.clock, observed, &measured, registry)?;
         }
         Ok(measured)
     }
@@ -503,6 +529,14 @@ fn start_tracing(
         running.spawn(exporter.run(running.clone()));
     }
     (tracer, running)
+}
+
+/// Returns whether this process observes the sources of `[observe]`: for the console, or for an autopilot of the workers that
+/// this Weir runs.
+fn is_observing(settings: &Settings, only: &[Part]) -> bool {
+    let is_steering = settings.autopilot_system() == JobSystem::Sidekiq
+        && settings.autopilot.manage.iter().any(|managed| managed.group().is_some());
+    Part::Console.is_among(only) || is_steering && Part::Workers.is_among(only)
 }
 
 /// Returns the apps of the front, where it is enabled.

@@ -60,6 +60,11 @@ impl Reported {
         }
     }
 
+    /// Returns the processes that have not ended.
+    pub fn processes(&self) -> impl Iterator<Item = &WorkerReport> {
+        self.workers.values().map(|process| &process.state)
+    }
+
     fn record_worker(&mut self, worker: &WorkerReport, now: Timestamp) {
         match worker.phase {
             WorkerPhase::Ended { .. } => {

@@ -1,12 +1,13 @@
 //! Carrying out decisions, or advising them; limits and their leases.
 
 use tokio::time::timeout;
-use weir_control::{Change, Decision, Outcome, State, step_back};
+use weir_control::{Change, Decision, Outcome, step_back};
 
 use super::Autopilot;
 use super::begin::what;
 use crate::journal::{EntryKind, JournalEntry};
 use crate::mode::Mode;
+use crate::thread_groups::describe;
 use crate::wording;
 
 /// The same advice is not given again for this long ..
@@ -34,6 +35,7 @@ impl Autopilot {
         let mut controls = before.controls.clone();
         decision.change.apply(&mut controls);
         self.in_force.set(controls, workers, now);
+        self.change_over.begin(&decision.change, self.now_seconds());
         if let Err(error) = self.apply().await {
             self.in_force = before;
             let text = format!("could not be carried out: {error}");
@@ -59,14 +61,9 @@ impl Autopilot {
         }
         let idle = self.lease.idle_seconds(now_seconds);
         if idle >= hold_for {
-            let state = State {
-                now_seconds,
-                roster: self.sampler.roster.roster(),
-                controls: &self.in_force.controls,
-                static_threads: self.sampler.workers(),
-            };
             let because = format!("this autopilot has not held the lease for {idle:.0} s");
-            if let Some(step) = step_back(&state, &because) {
+            let step = self.with_state(|state| step_back(state, &because));
+            if let Some(step) = step.filter(|step| self.may_change_now(step)) {
                 return self.carry_out(step).await;
             }
         }
@@ -112,10 +109,17 @@ impl Autopilot {
 
     fn entry(&self, kind: EntryKind, decision: &Decision) -> JournalEntry {
         let roster = &self.sampler.roster;
+        let how = match decision.change {
+            Change::Threads { to, .. } => {
+                describe(&self.sampler.groups, to, kind == EntryKind::Advice)
+            }
+            _ => None,
+        };
+        let how = how.map(|how| format!("; {how}")).unwrap_or_default();
         JournalEntry {
             kind,
             mode: self.mode,
-            text: wording::decision(roster, decision),
+            text: wording::decision(roster, decision) + &how,
             change: wording::change(roster, &decision.change, self.sampler.workers()),
             forecast: decision.forecast.map(|forecast| wording::forecast(roster, forecast)),
             ..JournalEntry::default()
@@ -201,8 +205,7 @@ impl Autopilot {
         let text = match ended {
             Ok(()) => format!("ended all limits: {because}"),
             Err(error) => format!(
-                "ended all limits: {because}. The job server has not confirmed it ({error}); they end by themselves within \
-                 {:.0} s",
+                "ended all limits: {because}. That is not confirmed ({error}); they end by themselves within {:.0} s",
                 self.lifetime().as_secs_f64()
             ),
         };

@@ -96,6 +96,13 @@ impl Autopilot {
         if let Err(reason) = &self.actuator {
             return Err(CommandError::NotPossible(reason.clone()));
         }
+        if change.class.is_some() && !self.system.limits_classes() {
+            let text = format!(
+                "{} has no limit for a job type; without a type, the value is one for the threads of autopilot.manage",
+                self.system.name()
+            );
+            return Err(CommandError::NotPossible(text));
+        }
         let class = match &change.class {
             None => None,
             Some(name) => Some(self.sampler.roster.class(name).ok_or_else(|| {
@@ -157,7 +164,7 @@ impl Autopilot {
         self.in_force.set_limit(class, change.jobs, now);
         if let Err(error) = self.apply().await {
             self.in_force = before;
-            return Err(CommandError::Failed(format!("the job server: {error}")));
+            return Err(CommandError::Failed(format!("{}: {error}", self.system.name())));
         }
         let of = what(&change.class);
         let text = match &set {

@@ -40,7 +40,7 @@ impl Shared {
 }
 
 impl JobSource for Shared {
-    fn load(&mut self) -> BoxFuture<'_, Result<JobsLoad, String>> {
+    fn load(&mut self) -> BoxFuture<'_, Result<Option<JobsLoad>, String>> {
         let load = self.with(|world| {
             world.ended += 10;
             let class = |name: &str, in_flight| ClassFigures {
@@ -57,9 +57,10 @@ impl JobSource for Shared {
                 other_classes: None,
                 busy: 6,
                 idle: 4,
+                ..JobsLoad::default()
             }
         });
-        Box::pin(async { Ok(load) })
+        Box::pin(async { Ok(Some(load)) })
     }
 }
 
@@ -124,7 +125,7 @@ impl LeaseStore for Shared {
 fn open(world: &Shared, directory: &Path, mode: Mode) -> (Autopilot, AutopilotHandle) {
     let mut settings = AutopilotSettings {
         mode,
-        manage: vec![ManagedSystem::Jobs],
+        manage: vec![crate::mode::ManagedSystem::Jobs],
         ..AutopilotSettings::default()
     };
     settings.limits.lease = LEASE;
@@ -133,7 +134,9 @@ fn open(world: &Shared, directory: &Path, mode: Mode) -> (Autopilot, AutopilotHa
         directory: directory.to_owned(),
         clock: Clock::system(),
         metrics: AutopilotMetrics::default(),
+        system: JobSystem::JobServer,
         jobs: Box::new(world.clone()),
+        jobs_interval: Duration::ZERO,
         database: Some(Box::new(world.clone())),
         actuator: Ok(Box::new(world.clone())),
         lease: Some(Box::new(world.clone())),

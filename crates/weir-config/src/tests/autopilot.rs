@@ -1,8 +1,11 @@
-use weir_autopilot::{ManagedSystem, Mode};
+use weir_autopilot::{JobSystem, ManagedSystem, Mode};
 
 use super::*;
 
 const DATABASE: &str = "[observe.postgres]\nurl = \"postgres://weir@127.0.0.1/app\"\n";
+const REDIS: &str = "[[observe.redis]]\nurl = \"redis://127.0.0.1:6379/0\"\n";
+const SIDEKIQ: &str =
+    "[workers.sidekiq]\ncommand = [\"sidekiq\", \"-c\", \"{concurrency}\"]\nconcurrency = 10\n";
 
 #[test]
 fn the_autopilot_is_off_unless_it_is_set() {
@@ -33,4 +36,49 @@ fn on_is_rejected_with_a_store_in_redis() {
     let error = errors(&with("on"));
     assert!(error.contains("\"on\" needs the embedded store"), "{error}");
     assert_eq!(settings(&with("advise")).autopilot.mode, Mode::Advise);
+}
+
+#[test]
+fn groups_of_workers_are_managed_if_their_threads_can_be_changed() {
+    let with = |more: &str| format!("{DATABASE}{REDIS}{SIDEKIQ}{more}");
+    let set = settings(&with("[autopilot]\nmode = \"on\"\nmanage = [\"workers.sidekiq\"]\n"));
+    assert_eq!(set.autopilot_system(), JobSystem::Sidekiq);
+    for (autopilot, expected) in [
+        ("mode = \"on\"\n", "add manage = [\"workers.NAME\"]"),
+        (
+            "mode = \"on\"\nmanage = [\"workers.sidkiq\"]\n",
+            "\"workers.sidkiq\": there is no [workers.sidkiq]; there are workers.sidekiq",
+        ),
+        ("mode = \"on\"\nmanage = [\"workers.sidekiq\", \"jobs\"]\n", "are two systems of jobs"),
+        (
+            "watch = \"jobs\"\nmanage = [\"workers.sidekiq\"]\n",
+            "is not what autopilot.manage lists",
+        ),
+        ("watch = \"sidekiq\"\nmanage = [\"jobs\"]\n", "is not what autopilot.manage lists"),
+        ("manage = [\"workers.\"]\n", "\"workers.\" cannot be managed"),
+    ] {
+        let error = errors(&with(&format!("[autopilot]\n{autopilot}")));
+        assert!(error.contains(expected), "{autopilot}: {error}");
+    }
+    let managed = "[autopilot]\nmode = \"on\"\nmanage = [\"workers.sidekiq\"]\n";
+    let error = errors(&format!("{DATABASE}{SIDEKIQ}{managed}"));
+    assert!(error.contains("seen through [[observe.redis]]"), "{error}");
+    let plain = "[workers.sidekiq]\ncommand = [\"sidekiq\"]\n";
+    let error = errors(&format!("{DATABASE}{REDIS}{plain}{managed}"));
+    assert!(error.contains("has no concurrency; set concurrency"), "{error}");
+}
+
+#[test]
+fn what_is_watched_follows_from_what_is_managed_and_observed() {
+    let system = |text: &str| settings(&format!("{DATABASE}{text}")).autopilot_system();
+    assert_eq!(system("[autopilot]\nmode = \"advise\"\n"), JobSystem::JobServer);
+    assert_eq!(system(&format!("{REDIS}[autopilot]\nmode = \"advise\"\n")), JobSystem::Sidekiq);
+    let jobs = "[autopilot]\nmode = \"advise\"\nwatch = \"jobs\"\n";
+    assert_eq!(system(&format!("{REDIS}{jobs}")), JobSystem::JobServer);
+    let jobs = "[autopilot]\nmode = \"on\"\nmanage = [\"jobs\"]\n";
+    assert_eq!(system(&format!("{REDIS}{jobs}")), JobSystem::JobServer);
+    let store = "[jobs]\nstore = { redis = [{ url = \"redis://127.0.0.1:6379/0\" }] }\n";
+    assert_eq!(system(&format!("{store}{REDIS}")), JobSystem::JobServer);
+    let error = errors(&format!("{DATABASE}[autopilot]\nmode = \"advise\"\nwatch = \"sidekiq\"\n"));
+    assert!(error.contains("autopilot.watch: Sidekiq's jobs are seen through"), "{error}");
 }

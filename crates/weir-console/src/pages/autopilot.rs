@@ -200,6 +200,10 @@ fn facts(status: &AutopilotStatus) -> Vec<(&'static str, String)> {
         ("Jobs in progress", format!("{} on {} workers", status.busy, status.workers)),
         ("Jobs waiting", figures::count(status.waiting)),
     ];
+    if let Some((threads, limits)) = status.threads() {
+        facts.push(("Threads", visible(&threads).into_owned()));
+        facts.push(("Limits", limits.to_owned()));
+    }
     if let Some(age) = status.data_age_seconds {
         facts.push(("Age of the data", format!("{age:.0} s")));
     }

@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use weir_autopilot::load::{DatabaseActivity, JobsLoad};
 use weir_autopilot::metrics::AutopilotMetrics;
 use weir_autopilot::sources::{Actuator, CarriedLimits, DatabaseSource, JobSource};
-use weir_autopilot::{Autopilot, AutopilotHandle, AutopilotParts, AutopilotSettings, Mode};
+use weir_autopilot::{
+    Autopilot, AutopilotHandle, AutopilotParts, AutopilotSettings, JobSystem, Mode,
+};
 use weir_base::clock::Clock;
 
 use crate::site::Site;
@@ -19,8 +21,8 @@ use crate::site::Site;
 struct Idle;
 
 impl JobSource for Idle {
-    fn load(&mut self) -> BoxFuture<'_, Result<JobsLoad, String>> {
-        Box::pin(async { Ok(JobsLoad::default()) })
+    fn load(&mut self) -> BoxFuture<'_, Result<Option<JobsLoad>, String>> {
+        Box::pin(async { Ok(Some(JobsLoad::default())) })
     }
 }
 
@@ -51,7 +53,9 @@ fn autopilot(directory: &Path, clock: &Clock) -> (Autopilot, AutopilotHandle) {
         directory: directory.to_owned(),
         clock: clock.clone(),
         metrics: AutopilotMetrics::default(),
+        system: JobSystem::JobServer,
         jobs: Box::new(Idle),
+        jobs_interval: Duration::ZERO,
         database: Some(Box::new(Idle)),
         actuator: Ok(Box::new(Idle)),
         lease: None,

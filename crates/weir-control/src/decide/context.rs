@@ -17,6 +17,8 @@ pub struct State<'a> {
     pub controls: &'a Controls,
     /// Threads of the static plan.
     pub static_threads: u32,
+    /// The numbers of threads that can be carried out, ascending, if not all can: several processes have equally many.
+    pub thread_steps: &'a [u32],
 }
 
 /// What the rules read.
@@ -26,6 +28,20 @@ pub(super) struct Context<'a> {
     pub(super) settings: &'a Settings,
     pub(super) history: &'a History,
     pub(super) sample: &'a LoadSample,
+}
+
+impl State<'_> {
+    /// Returns the number of threads to carry out instead of `to`: one that can be, and not beyond it if possible.
+    pub(super) fn step_to(&self, from: u32, to: u32) -> u32 {
+        let steps = self.thread_steps;
+        let at = steps.partition_point(|step| *step < to);
+        let found = match steps.get(at) {
+            Some(step) if *step == to || to > from => Some(step),
+            // The one below, or the fewest.
+            _ => steps.get(at.saturating_sub(1)),
+        };
+        found.copied().unwrap_or(to)
+    }
 }
 
 impl Context<'_> {
@@ -129,4 +145,32 @@ impl Context<'_> {
 )]
 pub(super) fn threads(number: f64) -> u32 {
     number.round().clamp(0.0, f64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Roster;
+
+    #[test]
+    fn threads_change_in_the_steps_that_can_be_carried_out() {
+        let (roster, controls) = (Roster::default(), Controls::default());
+        let to = |from, to, thread_steps: &[u32]| {
+            let state = State {
+                now_seconds: 0.0,
+                roster: &roster,
+                controls: &controls,
+                static_threads: 20,
+                thread_steps,
+            };
+            state.step_to(from, to)
+        };
+        let steps = [4, 8, 12, 16, 20];
+        for (from, wanted, expected) in
+            [(20, 12, 12), (20, 11, 8), (20, 1, 4), (8, 9, 12), (16, 17, 20), (4, 8, 8)]
+        {
+            assert_eq!(to(from, wanted, &steps), expected, "{from} to {wanted}");
+        }
+        assert_eq!(to(20, 11, &[]), 11);
+    }
 }

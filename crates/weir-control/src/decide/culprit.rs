@@ -28,11 +28,24 @@ enum Cause {
 
 /// Limits the culprit, if there is one and its sessions are known with sufficient certainty.
 pub(super) fn limit(context: &Context<'_>) -> Option<Decision> {
+    let (class, cause) = certain(context).filter(|(class, _)| context.can_be_limited(*class))?;
+    limit_of(context, class, cause)
+}
+
+/// Returns the limit of a culprit that would be decided if it could be carried out.
+pub(super) fn blame(context: &Context<'_>) -> Option<Decision> {
+    let (class, cause) = certain(context).filter(|(class, _)| !context.can_be_limited(*class))?;
+    limit_of(context, class, cause)
+}
+
+/// Finds the culprit, unless the sessions of the classes are too uncertain.
+fn certain(context: &Context<'_>) -> Option<(usize, Cause)> {
     let database = context.sample.database?;
-    if database.confidence < context.settings.confidence_least {
-        return None;
-    }
-    let (class, cause) = find(context).filter(|(class, _)| context.can_be_limited(*class))?;
+    (database.confidence >= context.settings.confidence_least).then(|| find(context))?
+}
+
+fn limit_of(context: &Context<'_>, class: usize, cause: Cause) -> Option<Decision> {
+    let database = context.sample.database?;
     let load = context.sample.classes.get(class)?;
     let from = context.state.controls.caps.get(&class).copied();
     let to = size(context, class, cause);

@@ -36,6 +36,7 @@ fn step(state: &State<'_>) -> Option<Change> {
     if from != plan && is_free(OverrideTarget::Threads) {
         let middle = threads(f64::midpoint(f64::from(from), f64::from(plan)));
         let to = if middle.abs_diff(plan) <= 1 || middle == from { plan } else { middle };
+        let to = state.step_to(from, to);
         return Some(Change::Threads { from, to });
     }
     let from = controls.allocation.clone().filter(|_| is_free(OverrideTarget::Allocation))?;

@@ -52,6 +52,7 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
     let least = if is_overloaded { least_overloaded } else { least };
     let least = f64::from(context.state.static_threads) * least;
     let to = threads((f64::from(busy) * share).max(least)).max(1);
+    let to = context.state.step_to(limit, to);
     if f64::from(to) > 0.9 * f64::from(limit) {
         return None;
     }
@@ -89,6 +90,7 @@ fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     }
     let factor = if is_proven { settings.growth } else { growth(context, limit, slowdown) };
     let to = threads(f64::from(limit) * factor).max(limit + 1).min(most);
+    let to = context.state.step_to(limit, to);
     let reason = format!(
         "raised threads from {limit} to {to}: jobs wait, and queries take {slowdown:.1} times their normal time"
     );

@@ -96,6 +96,7 @@ impl System {
             roster: &self.roster,
             controls: &self.controls,
             static_threads: 40,
+            thread_steps: &[],
         };
         let decision = decide(&state, &self.settings, &self.history)?;
         decision.change.apply(&mut self.controls);

@@ -41,6 +41,7 @@ impl Policy for Autopilot {
             roster: &plant.roster,
             controls: &self.controls,
             static_threads: plant.static_threads(),
+            thread_steps: &[],
         };
         let Some(decision) = decide(&state, &self.settings, &self.history) else {
             return Vec::new();

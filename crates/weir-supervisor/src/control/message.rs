@@ -38,6 +38,9 @@ pub enum ParentCommand {
     Scale { group: String, processes: u32 },
     /// Overrides threads, queues and the number of processes of a group of job workers for a time.
     Set { group: String, change: OverrideRequest },
+    /// Limits the threads of each process of a group of job workers for a time, beside what operators
+    /// override. None: ends the limit.
+    Limit { group: String, limit: Option<OverrideRequest> },
     /// Ends the override of a group.
     Reset { group: String, by: String, dry_run: bool },
     /// Sends a signal by its name.

@@ -96,6 +96,12 @@ pub struct JobGroupState {
     pub in_force: GroupValues,
     #[serde(rename = "override")]
     pub set: Option<Override>,
+    /// A limit of threads that a program renews.
+    #[serde(default)]
+    pub limit: Option<Override>,
+    /// The threads of a process without that limit.
+    #[serde(default)]
+    pub unlimited_threads: Option<u32>,
     /// Overridden values whose setting has changed since: `processes`, `threads`, `queues`.
     #[serde(default)]
     pub changed_settings: Vec<String>,
@@ -157,6 +163,17 @@ impl Override {
 }
 
 impl GroupValues {
+    /// Returns the values with a limit of threads. What an operator has set has precedence.
+    pub(crate) fn limited(self, limit: Option<&Override>, set: Option<&Override>) -> Self {
+        let most = limit.and_then(|limit| limit.threads);
+        match (self.threads, most) {
+            (Some(threads), Some(most)) if set.is_none_or(|set| set.threads.is_none()) => {
+                Self { threads: Some(threads.min(most)), ..self }
+            }
+            _ => self,
+        }
+    }
+
     pub(crate) fn of_process(&self) -> WorkerValues {
         WorkerValues { threads: self.threads, queues: self.queues.clone() }
     }

@@ -256,3 +256,65 @@ fn a_scaled_group_keeps_its_size_until_the_setting_changes() {
     become_so(&marker, &[("10 default", 2)]);
     rig.stop_cleanly();
 }
+
+fn limit(group: &str, limit: Option<OverrideRequest>) -> ParentCommand {
+    ParentCommand::Limit { group: group.to_owned(), limit }
+}
+
+#[test]
+fn a_limit_of_threads_is_beside_an_override_and_ends_by_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let marker = folder.path().display().to_string();
+    let groups = || vec![group("mail", &marker, 2, 10)];
+    let mut rig = Rig::start_within(groups(), limits(folder.path(), 50));
+    let queues = Some(vec!["default".to_owned(), "push=2".to_owned()]);
+    let change = OverrideRequest { queues, ..OverrideRequest::default() };
+    rig.command(set("mail", OverrideRequest { for_seconds: Some(3_600), ..change })).expect("set");
+    become_so(&marker, &[("10 default push,2", 2)]);
+    let lasting = |seconds| OverrideRequest {
+        for_seconds: Some(seconds),
+        by: "autopilot".to_owned(),
+        ..threads(4)
+    };
+    rig.command(limit("mail", Some(lasting(3_600)))).expect("limited");
+    become_so(&marker, &[("4 default push,2", 2)]);
+    rig.stop_cleanly();
+    let mut rig = Rig::start_within(groups(), limits(folder.path(), 50));
+    become_so(&marker, &[("4 default push,2", 2)]);
+    // An operator's number has precedence, and leaves the limit as it is.
+    rig.command(set("mail", OverrideRequest { for_seconds: Some(3_600), ..threads(6) }))
+        .expect("set");
+    become_so(&marker, &[("6 default push,2", 2)]);
+    let reset = ParentCommand::Reset { group: "mail".into(), by: String::new(), dry_run: false };
+    rig.command(reset).expect("reset");
+    become_so(&marker, &[("4 default", 2)]);
+    // Without it, 2 x 10 connections are needed again at any time.
+    let refused =
+        rig.command(set("mail", OverrideRequest { processes: Some(6), ..Default::default() }));
+    assert!(refused.expect_err("too many").contains("6 processes x 10 connections = 60"));
+    let renewed = lasting(1);
+    rig.command(limit("mail", Some(renewed))).expect("renewed");
+    let values =
+        state(&mut rig, "mail", |it| it.jobs.as_ref().is_some_and(|it| it.limit.is_none()));
+    assert_eq!((values.in_force, values.unlimited_threads), (values.configured, Some(10)));
+    become_so(&marker, &[("10 default", 2)]);
+    rig.stop_cleanly();
+}
+
+#[test]
+fn a_limit_is_one_of_threads_and_can_be_ended_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let marker = folder.path().display().to_string();
+    let mut rig = Rig::start_within(vec![group("mail", &marker, 1, 10)], FleetLimits::default());
+    let processes = OverrideRequest { processes: Some(2), ..threads(4) };
+    for wrong in [OverrideRequest::default(), processes] {
+        let refused = rig.command(limit("mail", Some(wrong))).expect_err("no limit of threads");
+        assert_eq!(refused, "a limit is one of threads, and of nothing else");
+    }
+    rig.command(limit("mail", Some(threads(4)))).expect("limited");
+    become_so(&marker, &[("4 default", 1)]);
+    rig.command(limit("mail", None)).expect("ended");
+    become_so(&marker, &[("10 default", 1)]);
+    rig.command(limit("mail", None)).expect("there is none");
+    rig.stop_cleanly();
+}

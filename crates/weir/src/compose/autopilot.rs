@@ -2,7 +2,9 @@
 
 mod job_reader;
 mod lease;
+mod sidekiq;
 
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,10 +14,12 @@ use prometheus_client::registry::Registry;
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use weir_admin::observed::Observed;
+use weir_admin::workers::{ParentCommands, Reported};
 use weir_autopilot::load::{DatabaseActivity, SessionFigures};
 use weir_autopilot::metrics::AutopilotMetrics;
-use weir_autopilot::sources::{Actuator, CarriedLimits, DatabaseSource};
-use weir_autopilot::{Autopilot, AutopilotHandle, AutopilotParts};
+use weir_autopilot::sources::{Actuator, CarriedLimits, DatabaseSource, JobSource};
+use weir_autopilot::{Autopilot, AutopilotHandle, AutopilotParts, JobSystem};
 use weir_base::clock::Clock;
 use weir_base::node::hostname;
 use weir_config::Settings;
@@ -25,6 +29,7 @@ use weir_jobs::temporary_limits::{RunningLimit, TemporaryLimits};
 use weir_observe::{JobSession, JobSessionsReader, PostgresSource};
 
 use self::job_reader::JobReader;
+use self::sidekiq::{SidekiqReader, ThreadLimiter, WorkerGroups};
 
 /// The running autopilot.
 #[derive(Debug)]
@@ -35,11 +40,28 @@ pub(super) struct RunningAutopilot {
     ended: oneshot::Receiver<()>,
 }
 
+/// The jobs that the autopilot watches.
+pub(super) enum WatchedJobs {
+    /// Those of the job server.
+    JobServer(Handle),
+    /// Those of the observed Sidekiq, and what is known of the processes that the parent runs.
+    Sidekiq { observed: Observed, reported: Arc<Mutex<Reported>>, parent_commands: ParentCommands },
+}
+
+/// How a job system is read and limited.
+struct JobsAccess {
+    system: JobSystem,
+    source: Box<dyn JobSource>,
+    /// How often the source has something new, if not each time.
+    interval: Duration,
+    actuator: Result<Box<dyn Actuator>, String>,
+}
+
 impl RunningAutopilot {
-    /// Starts the autopilot of a job server, also if it is off: operators may turn it on.
+    /// Starts the autopilot, also if it is off: operators may turn it on.
     pub(super) fn start(
         settings: &Settings,
-        jobs: Handle,
+        jobs: WatchedJobs,
         clock: &Clock,
         registry: &mut Registry,
     ) -> anyhow::Result<Self> {
@@ -54,20 +76,15 @@ impl RunningAutopilot {
         let database = source.map(|source| {
             Box::new(JobSessionsOf(JobSessionsReader::new(source))) as Box<dyn DatabaseSource>
         });
-        let actuator = match settings.jobs.settings.store {
-            StoreKind::External => Err("\"on\" needs the embedded store; jobs.store is a Redis, \
-                 whose nodes would limit jobs against each other"
-                .to_owned()),
-            StoreKind::Embedded | StoreKind::Memory => {
-                Ok(Box::new(JobLimiter(jobs.clone())) as Box<dyn Actuator>)
-            }
-        };
+        let JobsAccess { system, source, interval, actuator } = jobs.access(settings, clock);
         let parts = AutopilotParts {
             settings: settings.autopilot.clone(),
             directory: settings.autopilot_folder(),
             clock: clock.clone(),
             metrics: AutopilotMetrics::register(registry),
-            jobs: Box::new(JobReader::new(jobs, limits.waiting_samples)),
+            system,
+            jobs: source,
+            jobs_interval: interval,
             database,
             actuator,
             lease,
@@ -99,6 +116,55 @@ impl RunningAutopilot {
         if self.thread.join().is_err() {
             tracing::error!("the autopilot ended unexpectedly; please report this bug");
         }
+    }
+}
+
+impl WatchedJobs {
+    fn access(self, settings: &Settings, clock: &Clock) -> JobsAccess {
+        match self {
+            Self::JobServer(jobs) => {
+                let samples = settings.autopilot.limits.waiting_samples;
+                JobsAccess {
+                    system: JobSystem::JobServer,
+                    source: Box::new(JobReader::new(jobs.clone(), samples)),
+                    interval: Duration::ZERO,
+                    actuator: job_limiter(settings.jobs.settings.store, jobs),
+                }
+            }
+            Self::Sidekiq { observed, reported, parent_commands } => {
+                let manage = settings.autopilot.manage.iter();
+                let names = manage.filter_map(|it| it.group().map(str::to_owned)).collect();
+                let groups = WorkerGroups::new(reported, names);
+                let interval = settings.observe.interval;
+                let limiter = ThreadLimiter::new(groups.clone(), parent_commands, clock.clone());
+                let source = SidekiqReader::new(observed, groups, interval, clock.clone());
+                JobsAccess {
+                    system: JobSystem::Sidekiq,
+                    source: Box::new(source),
+                    interval: interval.max(HEARTBEAT_INTERVAL),
+                    actuator: match settings.autopilot.manage.is_empty() {
+                        true => Err(NO_GROUP.to_owned()),
+                        false => Ok(Box::new(limiter)),
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// Sidekiq's processes send a heartbeat every 10 seconds (every 5 before version 6.5).
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+const NO_GROUP: &str = "autopilot.manage is empty: \"on\" changes only the threads of groups that it lists, such as manage = \
+     [\"workers.sidekiq\"]";
+
+fn job_limiter(store: StoreKind, jobs: Handle) -> Result<Box<dyn Actuator>, String> {
+    match store {
+        StoreKind::External => {
+            Err("\"on\" needs the embedded store; jobs.store is a Redis, whose \
+             nodes would limit jobs against each other"
+                .to_owned())
+        }
+        StoreKind::Embedded | StoreKind::Memory => Ok(Box::new(JobLimiter(jobs))),
     }
 }
 

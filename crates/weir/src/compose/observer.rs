@@ -25,31 +25,31 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The observing thread and its results.
 #[derive(Debug)]
 pub(super) struct Observer {
-    observed: Observed,
     stop: CancellationToken,
     thread: JoinHandle<()>,
     ended: oneshot::Receiver<()>,
 }
 
 impl Observer {
-    /// Starts observing. None: nothing is configured.
+    /// Starts observing into `observed`. None: nothing is configured.
     pub(super) fn start(
         settings: &Settings,
         clock: &Clock,
+        observed: Observed,
         measured: &Measured,
         registry: &mut Registry,
     ) -> anyhow::Result<Option<Self>> {
         if !settings.observe.is_enabled {
             return Ok(None);
         }
-        let (observed, stop) = (Observed::default(), CancellationToken::new());
+        let stop = CancellationToken::new();
         let metrics = ObservedMetrics::new(observed.clone(), settings.observe.label_limits());
         registry.register_collector(Box::new(metrics));
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let watcher = watcher(&settings.observe, clock);
         let interval = settings.observe.interval;
         tracing::info!(?interval, "observing the sources of [observe]");
-        let outputs = ObserverOutputs { observed: observed.clone(), measured: measured.clone() };
+        let outputs = ObserverOutputs { observed, measured: measured.clone() };
         let observing = observe(watcher, interval, outputs, stop.clone());
         let (ended_sender, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("weir-observe".to_owned()).spawn(move || {
@@ -57,11 +57,7 @@ impl Observer {
             drop(ended_sender);
         });
         let thread = thread.context("the thread that observes")?;
-        Ok(Some(Self { observed, stop, thread, ended }))
-    }
-
-    pub(super) fn observed(&self) -> Observed {
-        self.observed.clone()
+        Ok(Some(Self { stop, thread, ended }))
     }
 
     /// Stops at once: a sample in progress is aborted, since nothing depends on it.

@@ -1,6 +1,7 @@
 //! The autopilot with a real Postgres: job workers whose jobs hold a row lock that all others wait for.
 
 mod lease;
+mod sidekiq;
 mod slow_database;
 
 use std::process::{Command, Stdio};

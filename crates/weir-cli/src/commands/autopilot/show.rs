@@ -34,8 +34,7 @@ pub(super) fn status(status: &AutopilotStatus) {
         }
     };
     output::line(&format!("data:      {data}"));
-    let AutopilotStatus { workers, busy, waiting, .. } = status;
-    output::line(&format!("jobs:      {busy} in progress on {workers} workers, {waiting} waiting"));
+    jobs(status);
     if let Some(database) = &status.database {
         self::database(database);
     }
@@ -54,6 +53,17 @@ pub(super) fn status(status: &AutopilotStatus) {
     if !rows.is_empty() {
         output::table(&["JOB TYPE", "IN PROGRESS", "WAITING", "SESSIONS", "BLOCKS"], &rows);
     }
+}
+
+fn jobs(status: &AutopilotStatus) {
+    let AutopilotStatus { workers, busy, waiting, .. } = status;
+    let Some((threads, limits)) = status.threads() else {
+        let text = format!("jobs:      {busy} in progress on {workers} workers, {waiting} waiting");
+        return output::line(&text);
+    };
+    output::line(&format!("jobs:      Sidekiq's: {busy} in progress, {waiting} waiting"));
+    output::line(&format!("threads:   {}", printable(&threads)));
+    output::line(&format!("limits of: {limits}"));
 }
 
 fn database(database: &DatabaseView) {

@@ -171,8 +171,16 @@ fn end(until: u64) -> String {
 /// Shows the override of a group, if there is one.
 pub(super) fn show_override(state: &JobGroupState) {
     let JobGroupState { configured, in_force, .. } = state;
+    if let Some(limit) = &state.limit {
+        let threads = limit.threads.unwrap_or_default();
+        let (by, until) = (printable(&limit.by), end(limit.until));
+        output::line(&format!(
+            "limited to {threads} threads each by {by}: ends {until} unless renewed; {}",
+            printable(&limit.reason)
+        ));
+    }
     let Some(set) = &state.set else {
-        if configured != in_force {
+        if configured.processes != in_force.processes {
             let (now, then) = (processes(in_force.processes), configured.processes);
             output::line(&format!("scaled to {now}; weir.toml has {then}"));
         }

@@ -66,6 +66,12 @@ impl Fleet {
             ParentCommand::Set { group, change } => {
                 self.set_override(&group, &change, now).map(Some)
             }
+            ParentCommand::Limit { group, limit: Some(limit) } => {
+                self.set_limit(&group, &limit, now).map(|()| None)
+            }
+            ParentCommand::Limit { group, limit: None } => {
+                self.end_limit(&group, now).map(|()| None)
+            }
             ParentCommand::Reset { group, by, dry_run } => {
                 self.reset_override(&group, &by, dry_run, now).map(Some)
             }
@@ -122,6 +128,7 @@ impl Fleet {
                 Ok(())
             }
             ParentCommand::Set { .. }
+            | ParentCommand::Limit { .. }
             | ParentCommand::Reset { .. }
             | ParentCommand::ReplaceService
             | ParentCommand::Upgrade => Err("that is no command for workers".into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Fleet;
 use crate::workers::connections::ConnectionRoom;
-use crate::workers::overrides::file::KeptScale;
+use crate::workers::overrides::file::{KeptOverrides, KeptScale};
 use crate::workers::overrides::in_force::{FleetLimits, Overrides, time_left};
 use crate::workers::overrides::{
     GroupConnections, GroupValues, JobGroupState, Override, OverrideOutcome, OverrideRequest,
@@ -23,7 +23,8 @@ impl Fleet {
         let all = self.planned_connections(None, 0);
         if let Err(error) = check_budget(&all, "", self.overrides.connections_max) {
             tracing::error!("the overrides of workers end, because [budget] has changed: {error}");
-            self.overrides.ends_at.values_mut().for_each(|at| *at = now);
+            let ends = self.overrides.ends_at.values_mut();
+            ends.chain(self.overrides.limits_end_at.values_mut()).for_each(|at| *at = now);
             if let Err(error) = self.overrides.store(|kept| kept.scaled.clear()) {
                 tracing::error!("{error}");
             }
@@ -68,19 +69,30 @@ impl Fleet {
         GroupValues { processes, ..configured }
     }
 
-    fn in_force(&self, group: usize, set: Option<&Override>) -> GroupValues {
+    /// Returns the values in force without a limit of threads.
+    fn unlimited(&self, group: usize, set: Option<&Override>) -> GroupValues {
         let base = self.base(group);
         let blueprint = &self.groups[group].blueprint;
         set.map_or_else(|| base.clone(), |set| set.applied_to(&base, blueprint))
     }
 
+    fn limit_of(&self, group: usize) -> Option<&Override> {
+        self.overrides.kept.limits.get(self.groups[group].blueprint.spec.name.as_str())
+    }
+
+    /// Returns the values in force.
+    fn in_force(&self, group: usize) -> GroupValues {
+        let set = self.override_of(group);
+        self.unlimited(group, set).limited(self.limit_of(group), set)
+    }
+
     /// Returns the number of processes that the group should have.
     pub(super) fn target_of(&self, group: usize) -> u32 {
-        self.in_force(group, self.override_of(group)).processes
+        self.in_force(group).processes
     }
 
     pub(super) fn launch_of(&self, group: usize) -> LaunchValues {
-        let values = self.in_force(group, self.override_of(group)).of_process();
+        let values = self.in_force(group).of_process();
         let jobs = self.groups[group].blueprint.spec.jobs.as_ref();
         jobs.map(|jobs| jobs.launch_values(values)).unwrap_or_default()
     }
@@ -102,7 +114,7 @@ impl Fleet {
             let jobs = group.blueprint.spec.jobs.as_ref()?;
             let values = match change {
                 Some((changed, values)) if changed == index => values.clone(),
-                _ => self.in_force(index, self.override_of(index).filter(|set| set.until > at)),
+                _ => self.unlimited(index, self.override_of(index).filter(|set| set.until > at)),
             };
             let each = jobs.connections(&values.of_process());
             Some(GroupConnections {
@@ -160,7 +172,7 @@ impl Fleet {
         let configured = self.configured(group);
         let blueprint = &self.groups[group].blueprint;
         let set = request.check(blueprint, before.as_ref(), configured, wall_clock)?;
-        let after = self.in_force(group, Some(&set));
+        let after = self.unlimited(group, Some(&set));
         let outcome = self.outcome(group, after, Some(set.until))?;
         if request.dry_run {
             return Ok(OverrideOutcome { is_dry_run: true, ..outcome });
@@ -206,6 +218,64 @@ impl Fleet {
         Ok(outcome)
     }
 
+    /// Limits the threads of each process of a group, or renews that. The limit is beside an operator's override,
+    /// which stays as it is, and an operator's number of threads has precedence.
+    pub(super) fn set_limit(
+        &mut self,
+        group: &str,
+        request: &OverrideRequest,
+        now: Duration,
+    ) -> Result<(), CommandError> {
+        let group = self.find_job_group(group)?;
+        if request.threads.is_none() || request.processes.is_some() || request.queues.is_some() {
+            return Err("a limit is one of threads, and of nothing else".into());
+        }
+        let wall_clock = self.overrides.unix_seconds();
+        let blueprint = &self.groups[group].blueprint;
+        // It does not depend on the settings, and a report has room for their queues a few times only.
+        let limit = request.check(blueprint, None, GroupValues::default(), wall_clock)?;
+        let name = self.group_name(group);
+        let is_renewed = self.limit_of(group).is_some_and(|it| it.threads == limit.threads);
+        if !is_renewed {
+            // Fewer connections than without the limit, so the budget has room for them.
+            let all = self.unlimited(group, self.override_of(group));
+            self.outcome(group, all, None)?;
+            let (by, reason, until) = (&limit.by, &limit.reason, limit.until);
+            let threads = limit.threads;
+            tracing::info!(
+                group = name,
+                by,
+                reason,
+                until,
+                threads,
+                "threads of workers are limited"
+            );
+        }
+        let ends_at = now + time_left(&limit, wall_clock);
+        self.overrides.store(|kept| drop(kept.limits.insert(name.clone(), limit)))?;
+        self.overrides.limits_end_at.insert(name, ends_at);
+        if is_renewed {
+            self.report_group(group);
+        } else {
+            self.apply_values(group, now);
+        }
+        Ok(())
+    }
+
+    /// Ends the limit of a group, if there is one.
+    pub(super) fn end_limit(&mut self, group: &str, now: Duration) -> Result<(), CommandError> {
+        let group = self.find_job_group(group)?;
+        let name = self.group_name(group);
+        if self.limit_of(group).is_none() {
+            return Ok(());
+        }
+        self.overrides.store(|kept| drop(kept.limits.remove(&name)))?;
+        self.overrides.limits_end_at.remove(&name);
+        tracing::info!(group = name, "the limit of threads of workers was ended");
+        self.apply_values(group, now);
+        Ok(())
+    }
+
     fn find_job_group(&self, name: &str) -> Result<usize, CommandError> {
         let group = self.find(name)?;
         if self.groups[group].blueprint.spec.jobs.is_none() {
@@ -230,7 +300,7 @@ impl Fleet {
         if rules.rolling.as_ref().is_some_and(|rolling| !rolling.is_of_outdated()) {
             return Err("a rolling restart is under way; wait for its end".into());
         }
-        let before = self.in_force(group, self.override_of(group));
+        let before = self.in_force(group);
         let all = self.check_plan(group, &after, until)?;
         let name = self.group_name(group);
         let own = all.iter().filter(|it| it.name == name).map(GroupConnections::sum);
@@ -259,15 +329,28 @@ impl Fleet {
         let ended: Vec<String> = ended.map(|(name, _)| name).collect();
         for name in ended {
             tracing::info!(group = name, "the override of workers has ended");
-            let removed = self.overrides.store(|kept| drop(kept.overrides.remove(&name)));
-            if let Err(error) = removed {
-                // The next start finds that its time is over.
-                tracing::error!("{error}");
-                self.overrides.kept.overrides.remove(&name);
-            }
-            if let Ok(group) = self.find(&name) {
-                self.apply_values(group, now);
-            }
+            self.forget(&name, now, |kept| drop(kept.overrides.remove(&name)));
+        }
+        let ended = self.overrides.limits_end_at.extract_if(.., |_, at| *at <= now);
+        let ended: Vec<String> = ended.map(|(name, _)| name).collect();
+        for name in ended {
+            tracing::info!(
+                group = name,
+                "the limit of threads of workers was not renewed, and has ended"
+            );
+            self.forget(&name, now, |kept| drop(kept.limits.remove(&name)));
+        }
+    }
+
+    /// Removes what has ended from the file, and applies the values of its group.
+    fn forget(&mut self, group: &str, now: Duration, remove: impl Fn(&mut KeptOverrides)) {
+        if let Err(error) = self.overrides.store(&remove) {
+            // The next start finds that its time is over.
+            tracing::error!("{error}");
+            remove(&mut self.overrides.kept);
+        }
+        if let Ok(group) = self.find(group) {
+            self.apply_values(group, now);
         }
     }
 
@@ -299,7 +382,7 @@ impl Fleet {
                  that with weir workers reset"
             ));
         }
-        let values = GroupValues { processes, ..self.in_force(group, self.override_of(group)) };
+        let values = GroupValues { processes, ..self.unlimited(group, self.override_of(group)) };
         self.check_plan(group, &values, None)?;
         let configured = self.configured(group).processes;
         self.overrides.store(|kept| {
@@ -317,7 +400,7 @@ impl Fleet {
         let jobs = blueprint.spec.jobs.as_ref()?;
         let configured = self.configured(group);
         let set = self.override_of(group);
-        let in_force = shortened(self.in_force(group, set));
+        let in_force = shortened(self.in_force(group));
         let each = u64::from(jobs.connections(&in_force.of_process()));
         Some(JobGroupState {
             changed_settings: set.map(|set| set.changed_settings(&configured)).unwrap_or_default(),
@@ -328,6 +411,8 @@ impl Fleet {
                 configured: shortened(set.configured.clone()),
                 ..set.clone()
             }),
+            limit: self.limit_of(group).cloned(),
+            unlimited_threads: self.unlimited(group, set).threads,
             configured: shortened(configured),
             in_force,
         })

@@ -18,6 +18,9 @@ pub(crate) struct KeptOverrides {
     version: u32,
     #[serde(default)]
     pub(crate) overrides: BTreeMap<String, Override>,
+    /// Limits of threads that a program renews; an operator's number of threads has precedence.
+    #[serde(default)]
+    pub(crate) limits: BTreeMap<String, Override>,
     #[serde(default)]
     pub(crate) scaled: BTreeMap<String, KeptScale>,
 }
@@ -40,7 +43,12 @@ pub(crate) struct OverridesFile {
 
 impl Default for KeptOverrides {
     fn default() -> Self {
-        Self { version: FORMAT, overrides: BTreeMap::new(), scaled: BTreeMap::new() }
+        Self {
+            version: FORMAT,
+            overrides: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            scaled: BTreeMap::new(),
+        }
     }
 }
 

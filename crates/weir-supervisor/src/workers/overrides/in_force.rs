@@ -28,17 +28,25 @@ pub(crate) struct Overrides {
     pub(crate) kept: KeptOverrides,
     /// When they end, by the monotonic clock.
     pub(crate) ends_at: BTreeMap<String, Duration>,
+    /// The same of the limits of threads.
+    pub(crate) limits_end_at: BTreeMap<String, Duration>,
 }
 
 impl Overrides {
     pub(crate) fn open(limits: FleetLimits, now: Duration) -> Self {
         let FleetLimits { connections_max, overrides_file, clock } = limits;
         let (file, kept) = OverridesFile::open(overrides_file);
-        let mut overrides = Self { connections_max, clock, file, kept, ends_at: BTreeMap::new() };
+        let (ends_at, limits_end_at) = (BTreeMap::new(), BTreeMap::new());
+        let mut overrides = Self { connections_max, clock, file, kept, ends_at, limits_end_at };
         let wall_clock = overrides.unix_seconds();
-        let ends = overrides.kept.overrides.iter();
-        let ends = ends.map(|(name, kept)| (name.clone(), now + time_left(kept, wall_clock)));
-        overrides.ends_at = ends.collect();
+        let ends = |all: &BTreeMap<String, Override>| {
+            let end = |(name, kept): (&String, &Override)| {
+                (name.clone(), now + time_left(kept, wall_clock))
+            };
+            all.iter().map(end).collect()
+        };
+        overrides.ends_at = ends(&overrides.kept.overrides);
+        overrides.limits_end_at = ends(&overrides.kept.limits);
         overrides
     }
 
@@ -58,7 +66,7 @@ impl Overrides {
     }
 
     pub(crate) fn wakes_at(&self) -> Option<Duration> {
-        self.ends_at.values().min().copied()
+        self.ends_at.values().chain(self.limits_end_at.values()).min().copied()
     }
 }
 

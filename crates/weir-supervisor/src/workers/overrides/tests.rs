@@ -152,3 +152,22 @@ fn the_longest_request_fits_into_a_message() {
     let line = crate::control::encode(&request).unwrap();
     assert!(line.len() <= crate::control::REQUEST_BYTES_MAX, "{}", line.len());
 }
+
+#[test]
+fn a_limit_of_threads_only_lowers_and_an_operators_number_has_precedence() {
+    let limit = Override { threads: Some(5), ..Override::default() };
+    let threads = |limit: Option<&Override>, set: Option<&Override>, of: GroupValues| {
+        of.limited(limit, set).threads
+    };
+    assert_eq!(threads(Some(&limit), None, configured()), Some(5));
+    assert_eq!(threads(None, None, configured()), Some(25));
+    let few = GroupValues { threads: Some(3), ..configured() };
+    assert_eq!(threads(Some(&limit), None, few), Some(3));
+    let by_hand = Override { threads: Some(15), ..Override::default() };
+    let values = GroupValues { threads: Some(15), ..configured() };
+    assert_eq!(threads(Some(&limit), Some(&by_hand), values), Some(15));
+    let processes = Override { processes: Some(3), ..Override::default() };
+    assert_eq!(threads(Some(&limit), Some(&processes), configured()), Some(5));
+    let unknown = GroupValues { threads: None, ..configured() };
+    assert_eq!(threads(Some(&limit), None, unknown), None);
+}

@@ -57,6 +57,7 @@ impl JobReader {
             other_classes,
             busy: number(overview.working),
             idle: number(overview.fetches_waiting),
+            ..JobsLoad::default()
         })
     }
 
@@ -95,8 +96,8 @@ impl JobReader {
 }
 
 impl JobSource for JobReader {
-    fn load(&mut self) -> BoxFuture<'_, Result<JobsLoad, String>> {
-        Box::pin(async { self.read().await.map_err(|error| error.to_string()) })
+    fn load(&mut self) -> BoxFuture<'_, Result<Option<JobsLoad>, String>> {
+        Box::pin(async { self.read().await.map(Some).map_err(|error| error.to_string()) })
     }
 }
 
@@ -113,6 +114,7 @@ fn queue_figures(queue: &QueueView, waiting_by_class: Vec<(String, u64)>) -> Que
         oldest_age_seconds: if is_waiting { queue.latency_seconds } else { 0.0 },
         pushed_total: queue.pushed,
         in_flight: number(queue.working),
+        is_unmanaged: false,
         target_seconds: queue.target_latency_seconds,
         waiting_by_class,
     }
