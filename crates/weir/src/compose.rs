@@ -368,7 +368,7 @@ impl Weir {
             });
             self.watch_certificates("jobs.tls", self.jobs.as_ref().and_then(Jobs::tls));
         }
-        if let Some(jobs) = &self.jobs {
+        if self.jobs.is_some() {
             self.workers.spawn(job_durability::log(settings.clone(), self.draining.clone()));
         }
         let jobs = self.jobs.as_ref().map(Jobs::handle);
