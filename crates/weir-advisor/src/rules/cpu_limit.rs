@@ -19,8 +19,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 /// Reports whether the group of a process of this machine has used up its CPU time. It then cannot use
 /// the machine's idle cores.
 pub(super) fn throttles(observation: &Observation, pid: u32) -> bool {
-    let limits = observation.cpu_limits.iter().filter(|it| it.pids.contains(&pid));
-    limits.into_iter().any(|it| it.throttled_share().is_some())
+    let mut limits = observation.cpu_limits.iter().filter(|it| it.pids.contains(&pid));
+    limits.any(|it| it.throttled_share().is_some())
 }
 
 fn found(limit: &CpuLimit) -> Option<Finding> {

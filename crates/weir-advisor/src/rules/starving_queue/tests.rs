@@ -175,6 +175,21 @@ fn a_minute_is_the_limit() {
 }
 
 #[test]
+fn a_queue_that_grows_is_found_earlier() {
+    let mut observation = observation(Ordering::Strict);
+    let window = Duration::from_secs(10);
+    let grows = Flow { window, before: 20, after: 40, arrivals_per_second: 2.0, deviation: None };
+    let queue = observation.jobs.known_mut().queue_mut("mailers");
+    (queue.latency, queue.flow) = (Duration::from_secs(29), Fact::Known(grows));
+    assert_eq!(check(&observation), []);
+    observation.jobs.known_mut().queue_mut("mailers").latency = Duration::from_secs(30);
+    let finding = check(&observation).remove(0);
+    assert_eq!((finding.severity, finding.confidence), (Severity::Warning, Confidence::Certain));
+    observation.jobs.known_mut().queue_mut("mailers").latency = Duration::from_secs(60);
+    assert_eq!(check(&observation)[0].severity, Severity::Critical);
+}
+
+#[test]
 fn it_waits_its_turn_while_those_before_it_are_empty() {
     let mut observation = observation(Ordering::Strict);
     observation.jobs.known_mut().queue_mut("push").length = 0;
