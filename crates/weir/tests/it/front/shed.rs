@@ -72,8 +72,9 @@ fn app_sheds_for_a_queue_of_sidekiq_until_redis_is_away() {
     assert_eq!(rules_in_state(weir.console(), "unknown").as_deref(), Some("1"));
     let listed = weir.site.ok(&["workers", "list"]);
     assert!(listed.contains("not shedding: latency of queue ingress unknown"), "{listed}");
-    let (_, status) = get(weir.console(), "/v1/status", "");
-    assert!(status.contains("app-cannot-shed"), "{status}");
+    wait_until("the verdict has the finding", || {
+        get(weir.console(), "/v1/status", "").1.contains("app-cannot-shed")
+    });
 
     redis.start_again();
     weir.wait_for_log("the latency of the queue is known again");
