@@ -17,6 +17,7 @@ mod forwarded_headers;
 mod latencies;
 pub mod measure;
 mod metrics;
+mod paths;
 mod proxy;
 mod routes;
 mod rules;

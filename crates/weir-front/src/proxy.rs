@@ -6,6 +6,7 @@
 
 mod deadlines;
 mod exchange;
+mod exchange_error;
 mod gzip;
 mod head;
 mod manual;
@@ -30,7 +31,7 @@ use weir_net::server::{CoreIndex, Peer, RejectedUpgrade, ResponseBody, Upgrade};
 use weir_traces::Tracer;
 
 use self::deadlines::{Deadlines, TICK};
-use self::exchange::ExchangeError;
+use self::exchange_error::ExchangeError;
 use self::head::{Forwarded, RequestId, RequestStart, Target};
 pub use self::manual::head_for_worker;
 use self::request_body::RequestBody;

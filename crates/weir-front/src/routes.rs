@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::app::ProxiedApp;
+use crate::paths::is_below;
 
 /// The routes of all apps.
 #[derive(Debug, Default)]
@@ -56,13 +57,6 @@ impl AppRoute {
         let is_host = required.is_none_or(|required| required.eq_ignore_ascii_case(host));
         is_host && is_below(path, &self.path)
     }
-}
-
-/// Returns whether `path` is `folder` or below it: `/shop/cart` is below `/shop`, `/shopping` is
-/// not.
-pub(crate) fn is_below(path: &str, folder: &str) -> bool {
-    let rest = path.strip_prefix(folder);
-    rest.is_some_and(|rest| folder.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
 fn without_port(host: &[u8]) -> &[u8] {

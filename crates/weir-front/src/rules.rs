@@ -3,7 +3,7 @@
 use hyper::header::{HeaderMap, HeaderName};
 
 use crate::dispatch::Priority;
-use crate::routes::is_below;
+use crate::paths::is_below;
 
 /// Matches requests by path and header. A request must match both, as far as they are given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     // What Redis rejects is lost for that reason, which other rules report.
     let is_full = redis.is_some_and(|it| it.refuses_writes().is_some());
     let found = observation.jobs.known().and_then(|jobs| {
-        let lost = || lost::found(jobs).filter(|_| !is_full);
+        let lost = || lost::found(NAME, jobs).filter(|_| !is_full);
         found(observation, jobs, redis).or_else(lost)
     });
     found.into_iter().collect()

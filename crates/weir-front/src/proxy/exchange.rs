@@ -23,48 +23,19 @@ use weir_net::client::ClientRequest;
 use weir_net::server::ResponseBody;
 
 use super::deadlines::Deadlines;
+use super::exchange_error::ExchangeError;
 use super::head::{self, BodyHead};
 use super::relay::{self, Relay, RelayKind};
 use super::request_body::RequestBody;
 use super::{AcceptedRequest, Proxy, gzip, own_response};
 use crate::access_log::Timing;
 use crate::app::{ProxiedApp, UpstreamSlot, UpstreamWorker};
-use crate::dispatch::{QueueError, StreamSlot};
+use crate::dispatch::StreamSlot;
 use crate::metrics::RequestFailure;
 use crate::upstream::{
     Exchange, Framed, ResponseReader, UpstreamConnection, UpstreamError, UpstreamResponse,
     UpstreamResponseError,
 };
-
-/// Why no worker responded to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExchangeError {
-    Refused(QueueError),
-    TooLarge,
-    BadBody,
-    SlowBody,
-    Unreachable,
-    Broken,
-    /// The worker sent a malformed response.
-    Malformed,
-    /// The head of the response exceeds a limit.
-    ResponseHead,
-    Late,
-}
-
-impl ExchangeError {
-    pub(super) fn metric(self) -> Option<RequestFailure> {
-        match self {
-            // Counted when it was rejected.
-            Self::Refused(_) => None,
-            Self::TooLarge | Self::BadBody | Self::SlowBody => Some(RequestFailure::BadRequest),
-            Self::Unreachable => Some(RequestFailure::Unreachable),
-            Self::Broken | Self::Malformed => Some(RequestFailure::Broken),
-            Self::ResponseHead => Some(RequestFailure::AnswerHead),
-            Self::Late => Some(RequestFailure::Late),
-        }
-    }
-}
 
 impl Proxy {
     /// Returns a worker's response, or one that says why there is none.

@@ -4,7 +4,7 @@ use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderVa
 use hyper::{Response, StatusCode};
 use weir_net::server::ResponseBody;
 
-use super::exchange::ExchangeError;
+use super::exchange_error::ExchangeError;
 use crate::app::Maintenance;
 use crate::dispatch::QueueError;
 use crate::shed::ShedSettings;

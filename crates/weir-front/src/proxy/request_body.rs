@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::exchange::ExchangeError;
+use super::exchange_error::ExchangeError;
 use crate::app::{Lease, ProxiedApp};
 use crate::upstream::{BadBody, Framed, Outgoing};
 

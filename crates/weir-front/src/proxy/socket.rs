@@ -24,7 +24,8 @@ use weir_net::client::ClientRequest;
 use weir_net::server::{ConnectionStream, HttpRequestHead, RejectedUpgrade, ResponseBody, Upgrade};
 
 use self::join::Protocol;
-use super::exchange::{ExchangeError, ResponseGuard, RunningExchange, connect};
+use super::exchange::{ResponseGuard, RunningExchange, connect};
+use super::exchange_error::ExchangeError;
 use super::head::{self, BodyHead, Target};
 use super::{Proxy, own_response};
 use crate::access_log::{PendingLogEntry, Timing};

@@ -7,8 +7,6 @@ use crate::finding::{Confidence, Finding, Severity};
 use crate::observation::{JobSample, SidekiqObservation};
 use crate::wording::{self, percent};
 
-use super::NAME;
-
 /// Fewer jobs, or a smaller share of all, may be meant to fail at times.
 const LOST_MIN: f64 = 10.0;
 const SHARE_MIN: f64 = 0.05;
@@ -21,7 +19,7 @@ const DEAD_MAX: u64 = 10_000;
 const NAMED_MAX: usize = 3;
 
 /// Reports failed jobs that were not put into the retry set or the dead set.
-pub(super) fn found(jobs: &SidekiqObservation) -> Option<Finding> {
+pub(super) fn found(rule: &'static str, jobs: &SidekiqObservation) -> Option<Finding> {
     let retries = jobs.retries.flow.known()?;
     let dead = jobs.dead.flow.known()?;
     let window = retries.window;
@@ -46,7 +44,7 @@ pub(super) fn found(jobs: &SidekiqObservation) -> Option<Finding> {
         wording::number(jobs.retries.size, "is", "are"),
         wording::count(died),
     );
-    let finding = Finding::new(NAME, Severity::Warning, "Sidekiq", evidence)
+    let finding = Finding::new(rule, Severity::Warning, "Sidekiq", evidence)
         .with_confidence(Confidence::Likely)
         .leads_to(format!(
             "They are not retried: their class has retry: false (or sidekiq_retries_exhausted and the \
