@@ -81,6 +81,8 @@ impl Autopilot {
         }
         self.in_force.set_limit(None, None, self.now());
         let _ = self.apply().await;
+        // There is nothing left to judge, or to take back.
+        (self.history.pending, self.history.failed) = (None, None);
         let text = format!(
             "ended the limit for {}: without it there are {plan} threads, because the settings have changed or an operator \
              has set them",

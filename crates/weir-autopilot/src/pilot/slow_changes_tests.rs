@@ -326,6 +326,7 @@ fn a_limit_ends_when_an_operator_sets_the_threads() {
         assert!(ended.text.starts_with("ended the limit for all queues"), "{}", ended.text);
         seconds(600).await;
         assert_eq!(world.with(|world| world.limits.threads), None);
+        assert_eq!(entries(handle, EntryKind::Decision).len(), 1);
     });
 }
 
