@@ -96,6 +96,7 @@ impl Exporter {
     }
 
     /// Sends a batch, again if the collector may accept it later.
+    #[expect(clippy::vec_box, reason = "spans come boxed from the queue")]
     async fn export(&mut self, batch: Vec<Box<SpanRecord>>, stop: &ShutdownToken) {
         let spans = batch.len() as u64;
         let request = self.collector.request(batch);

@@ -51,6 +51,15 @@ impl World {
         }
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "some thousand jobs"
+    )]
+    fn ended_total(&self) -> u64 {
+        self.ended as u64
+    }
+
     fn busy(&self) -> u32 {
         if self.is_flooded { self.threads.unwrap_or(20) } else { 2 }
     }
@@ -76,7 +85,7 @@ impl World {
             name: "Job".to_owned(),
             queue: "q".to_owned(),
             in_flight: self.busy(),
-            ended_total: self.ended as u64,
+            ended_total: self.ended_total(),
             run_seconds_total: self.ended * 0.1,
         };
         Some(JobsLoad {

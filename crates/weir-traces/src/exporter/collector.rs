@@ -79,6 +79,7 @@ impl Collector {
     }
 
     /// Creates the request with a batch of spans.
+    #[expect(clippy::vec_box, reason = "spans come boxed from the queue")]
     pub(super) fn request(&self, batch: Vec<Box<SpanRecord>>) -> HttpRequest {
         let body = otlp::encode(&self.resource, batch);
         let mut request = HttpRequest::new(Method::POST, self.target.clone(), body);
