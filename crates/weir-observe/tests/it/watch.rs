@@ -115,12 +115,13 @@ async fn a_source_that_is_away_is_unknown_keeps_no_other_and_comes_back() {
     let (of_redis, of_postgres) = (&round.sources[0], &round.sources[1]);
     assert_eq!((of_redis.failures, of_postgres.failures), (1, 0));
     assert_eq!(of_redis.problem.as_ref(), Some(missing));
-    let spared = round_with(&mut watcher, |round| round.sources[0].spared > 0).await;
+    let spared = Box::pin(round_with(&mut watcher, |round| round.sources[0].spared > 0)).await;
     assert!(spared.observation.jobs.missing().is_some(), "what is not asked is not known");
 
     let Some(again) = RedisServer::start_at(port) else { return };
     push(&again, 3);
-    let round = round_with(&mut watcher, |round| length(&round.observation) == Some(3)).await;
+    let round =
+        Box::pin(round_with(&mut watcher, |round| length(&round.observation) == Some(3))).await;
     assert_eq!(round.sources[0].problem, None);
     let flow = round.observation.jobs.known().unwrap().queue("push").unwrap().flow.clone();
     assert_eq!(flow.known().unwrap().before, 3, "nothing is compared with the one before");
