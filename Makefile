@@ -55,10 +55,11 @@ soak: needed ## load all parts of one node and of three for an hour, with a faul
 	cargo build --release --locked -p weir -p weir-bench
 	scripts/soak $(or $(SOAK),1h) $(SHAPES)
 
-long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 50 kills of Weir or a backup with a restore after each, 10,000 simulated disks, 10 minutes of broken connections, 30 faults of each of 5 kinds under realtime's load, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, 10 minutes of `make soak` with each shape, the package (WEIR_PREVIOUS_DEB names the older one)
+long: ## the long runs: 50 power cuts of Redis in 10 set-ups (WEIR_VALKEY names a server with WAITAOF), 100 kills under load, 50 kills of Weir or a backup with a restore after each, the autopilot of Sidekiq beside a slow Postgres, 10,000 simulated disks, 10 minutes of broken connections, 30 faults of each of 5 kinds under realtime's load, 10 of hostile HTTP, restarts and upgrades under load, a storm of 10,000 webhooks, real drains of Sidekiq, 100,000 jobs each way and 50 kills beside Sidekiq, a rolling upgrade (WEIR_PREVIOUS names the older program), the install script, 10 minutes of `make soak` with each shape, the package (WEIR_PREVIOUS_DEB names the older one)
 	WEIR_POWER_CUTS=50 cargo test --release --locked -p weir-sidekiq --test it -- --nocapture --test-threads 1 power_cut
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_BACKUP_KILLS=50 cargo test --release --locked -p weir --test it -- --nocapture backup::backups_are_exact
+	cargo test --release --locked -p weir --test it -- --ignored --nocapture --test-threads 1 autopilot::sidekiq
 	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
 	WEIR_HOSTILE_SECONDS=600 cargo test --release --locked -p weir --test it -- --nocapture front::hostile
 	cargo build --release --locked -p weir
