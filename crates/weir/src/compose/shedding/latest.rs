@@ -98,7 +98,7 @@ impl LatestFigures {
         problem.unwrap_or_else(|| "its next jobs have no enqueued_at".to_owned())
     }
 
-    /// Returns the watched queues that are named without their source, and whose each is.
+    /// Returns the watched queues whose rules name no source, each with the server that has it.
     pub(super) fn owners(&self) -> impl Iterator<Item = (&WatchedQueue, &'static str)> {
         let automatic = self.watched.iter().filter(|queue| queue.source == QueueSource::Auto);
         automatic.filter_map(|queue| match self.source(queue)? {
@@ -169,7 +169,7 @@ mod tests {
     async fn a_queue_that_the_job_server_does_not_have_is_sidekiqs() {
         let now = Instant::now();
         let mut latest = latest(true, 1, now);
-        // Before the first read it is nobody's, and nothing is late.
+        // Before the first read its server is not known, and nothing is late.
         assert_eq!(waited(&latest, QueueSource::Auto, now), [Some(Duration::ZERO)]);
         assert_eq!(latest.owners().count(), 0);
         latest.set(QueueServer::Weir, latencies("mailers"), now);
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(waited(&latest, QueueSource::Auto, now), [Some(LATE)]);
         assert_eq!(waited(&latest, QueueSource::Weir, now), [Some(Duration::ZERO)]);
         assert!(latest.owners().all(|(_, owner)| owner == "the observed Sidekiq"));
-        // Once the job server has one, it is that.
+        // Once the job server has a queue of this name, that one counts.
         let both = Ok(Latencies::from([("ingress".to_owned(), Some(SECOND))]));
         latest.set(QueueServer::Weir, both, now);
         assert_eq!(waited(&latest, QueueSource::Auto, now), [Some(SECOND)]);

@@ -171,7 +171,7 @@ fn learn_normal_times(weir: &Weir, servers: &Servers) {
 }
 
 #[test]
-#[ignore = "by `make long`: beside other load, a slow database is taken for a normal one"]
+#[ignore = "run by `make long`: beside other test suites the autopilot once did not react to the slow database"]
 fn threads_of_sidekiq_are_reduced_and_return_when_the_cause_is_over() {
     let Some(servers) = servers() else { return };
     let weir = servers.site("", ON, true).start();
@@ -254,7 +254,7 @@ fn off_returns_the_threads_and_a_killed_weir_leaves_no_limit() {
 }
 
 #[test]
-#[ignore = "by `make long`: beside other load, a slow database is taken for a normal one"]
+#[ignore = "run by `make long`: beside other test suites the autopilot once did not react to the slow database"]
 fn advice_names_the_processes_to_change_without_a_right_to_write() {
     let Some(servers) = servers() else { return };
     let rules = weir_sidekiq::READ_ONLY_ACL.split(' ');
