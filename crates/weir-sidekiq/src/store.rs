@@ -150,6 +150,7 @@ pub use self::inspection::{
 use self::keys::StoreKeys;
 use self::link::RedisLink;
 pub use self::metrics_layout::ClassMetricsLayout;
+use self::rounds::Rounds;
 pub use self::settings::RedisStoreSettings;
 pub use self::sharded::{
     PushPlacement, SHARDS_MAX, ShardOptions, ShardedStore, ShardedStoreOptions,
@@ -215,7 +216,7 @@ impl RedisStore {
             }),
             clock,
             waiting: Rc::default(),
-            rounds: Default::default(),
+            rounds: Rounds::new(options.settings.ask_alone_from),
             returning: Default::default(),
             work_arrived: Rc::default(),
             wait_began: Rc::default(),

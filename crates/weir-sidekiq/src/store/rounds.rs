@@ -11,9 +11,6 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use weir_jobs::store::{BatchSize, StoreError};
 
-/// From this time for a round trip on, FETCHes do not share rounds. On the same machine it is a tenth
-/// of a millisecond, between machines of one site a half or more.
-const FAR: Duration = Duration::from_micros(300);
 /// Round trips whose shortest one decides. A busy processor makes single ones longer.
 const TRIPS: u32 = 64;
 
@@ -31,6 +28,8 @@ pub(super) struct Rounds {
     reserving: RefCell<BTreeSet<(u64, u64)>>,
     scripts: Cell<u64>,
     shortest: Cell<ShortestTrip>,
+    /// From this time for a round trip on, FETCHes do not share rounds.
+    far_from: Duration,
 }
 
 /// The shortest of the last round trips to Redis.
@@ -62,6 +61,12 @@ impl Drop for Reserving<'_> {
 
 impl Default for Rounds {
     fn default() -> Self {
+        Self::new(Duration::MAX)
+    }
+}
+
+impl Rounds {
+    pub(super) fn new(far_from: Duration) -> Self {
         Self {
             requested: Cell::new(0),
             served: Cell::new(0),
@@ -70,11 +75,10 @@ impl Default for Rounds {
             reserving: RefCell::default(),
             scripts: Cell::new(0),
             shortest: Cell::default(),
+            far_from,
         }
     }
-}
 
-impl Rounds {
     /// Notes that a script reserves jobs with numbers from `next_number` on.
     pub(super) fn reserve(&self, next_number: u64) -> Reserving<'_> {
         let script = self.scripts.get();
@@ -105,7 +109,7 @@ impl Rounds {
     /// another.
     pub(super) fn asks_alone(&self, max: BatchSize) -> bool {
         let trips = self.shortest.get();
-        max.jobs > BatchSize::ONE.jobs || trips.before.min(trips.now) >= FAR
+        max.jobs > BatchSize::ONE.jobs || trips.before.min(trips.now) >= self.far_from
     }
 
     /// Returns the number of a new request.
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_shortest_of_the_last_round_trips_decides() {
-        let rounds = Rounds::default();
+        let rounds = Rounds::new(Duration::from_micros(300));
         let note = |micros: u64, times: u32| {
             (0..times).for_each(|_| rounds.note_trip(Duration::from_micros(micros)));
         };

@@ -1,6 +1,7 @@
 //! The store in Redis, behind the functions that the contract's tests use.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
@@ -14,6 +15,10 @@ use weir_sidekiq::store::RedisStore;
 use crate::shared_redis;
 use crate::slot_proxy::SlotProxy;
 use crate::store::rig::options;
+
+/// FETCHes of these tests share rounds also on a busy machine: those that ask alone first and whose
+/// future is not polled again are in no round.
+pub(super) const SHARES_ROUNDS: Duration = Duration::from_secs(1);
 
 /// A way to open a store and to move its time, as in weir-jobs.
 pub(crate) trait Harness: Sized {
@@ -89,8 +94,9 @@ impl RedisHarness {
         settings: JobServerSettings,
         clock: Clock,
     ) -> Self {
-        let lease = std::time::Duration::from_secs(600);
-        let options = options(&endpoint, &directory, lease);
+        let lease = Duration::from_secs(600);
+        let mut options = options(&endpoint, &directory, lease);
+        options.settings.ask_alone_from = SHARES_ROUNDS;
         let metrics = JobsMetrics::register(&mut Registry::default(), &settings.limits);
         let opened = RedisStore::open(&options, &settings, clock.clone(), metrics.clone());
         let store = opened.unwrap();

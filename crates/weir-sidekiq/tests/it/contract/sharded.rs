@@ -10,7 +10,7 @@ use weir_jobs::settings::JobServerSettings;
 use weir_sidekiq::RedisEndpoint;
 use weir_sidekiq::store::ShardedStore;
 
-use super::harness::{Durable, Harness};
+use super::harness::{Durable, Harness, SHARES_ROUNDS};
 use crate::shared_redis;
 use crate::store::sharded_rig::sharded_options;
 
@@ -31,7 +31,8 @@ impl ShardedHarness {
         settings: JobServerSettings,
         clock: Clock,
     ) -> Self {
-        let options = sharded_options(&endpoints, directory.path());
+        let mut options = sharded_options(&endpoints, directory.path());
+        options.settings.ask_alone_from = SHARES_ROUNDS;
         let metrics = JobsMetrics::register(&mut Registry::default(), &settings.limits);
         let opened = ShardedStore::open(&options, &settings, clock.clone(), metrics.clone());
         let store = opened.unwrap();
