@@ -16,7 +16,8 @@ use crate::redis_server::RedisServer;
 const SCHEDULE: PollSchedule = PollSchedule {
     interval: Duration::from_millis(20),
     sample_timeout: Duration::from_secs(30),
-    retry_max: Duration::from_millis(40),
+    // Longer than a round takes on a busy machine, so that a source that is away is spared.
+    retry_max: Duration::from_secs(2),
 };
 /// A source that came back is asked again within this many looks of a millisecond's pause.
 const ROUNDS_MAX: usize = 2_000;
