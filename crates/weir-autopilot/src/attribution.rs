@@ -50,6 +50,8 @@ impl AttributionMethod {
 pub struct SessionsByClass {
     /// Busy sessions that wait for no lock.
     pub sessions: Vec<f64>,
+    /// Sessions that are idle in a transaction for long.
+    pub idle: Vec<f64>,
     /// Sessions that wait for a lock which the class holds.
     pub blocks: Vec<f64>,
     /// Sessions that wait for a lock.
@@ -82,6 +84,7 @@ impl Attribution {
         let classes = roster.roster().classes.len();
         let mut sums = SessionsByClass {
             sessions: vec![0.0; classes],
+            idle: vec![0.0; classes],
             blocks: vec![0.0; classes],
             method,
             ..SessionsByClass::default()
@@ -181,7 +184,8 @@ fn add(sums: &mut SessionsByClass, activity: &DatabaseActivity, roster: &LiveRos
     };
     for session in &activity.sessions {
         if !session.is_waiting {
-            sums.sessions[class_of(session.pid)] += share;
+            let sessions = if session.is_idle { &mut sums.idle } else { &mut sums.sessions };
+            sessions[class_of(session.pid)] += share;
             continue;
         }
         sums.lock_waits += share;
@@ -277,6 +281,14 @@ mod tests {
         let found = attribution.attribute(0.0, &[activity(sessions)], &[], &roster());
         assert_eq!(found.sessions, [1.0, 0.0, 1.0, 1.0]);
         assert_eq!((found.method, found.confidence), (AttributionMethod::Names, 0.9));
+    }
+
+    #[test]
+    fn sessions_that_idle_in_a_transaction_do_not_count_as_busy() {
+        let idle = SessionFigures { is_idle: true, ..session(2, "Hog", "") };
+        let sessions = vec![session(1, "Hog", ""), idle];
+        let found = Attribution::default().attribute(0.0, &[activity(sessions)], &[], &roster());
+        assert_eq!((found.sessions[HOG], found.idle[HOG]), (1.0, 1.0));
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub struct SessionFigures {
     pub application_name: String,
     /// Whether it waits for a lock.
     pub is_waiting: bool,
+    /// Whether it has been idle in its transaction for long.
+    pub is_idle: bool,
     /// The sessions that hold this lock, or wait for it in front of this one.
     pub blocked_by: Vec<u32>,
 }

@@ -329,6 +329,7 @@ fn rules(settings: &AutopilotSettings, system: JobSystem, jobs_interval: Duratio
     Rules {
         interval_seconds,
         recent_seconds: rules.recent_seconds.max(2.0 * interval_seconds),
+        longer_seconds: rules.longer_seconds.max(4.0 * interval_seconds),
         judged_after_seconds: (least.max(3.0 * interval_seconds), most.max(6.0 * interval_seconds)),
         ..rules
     }

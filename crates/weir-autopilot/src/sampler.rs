@@ -187,6 +187,7 @@ impl Sampler {
             self.attribution.attribute(sample.at_seconds, activities, &in_flight, &self.roster);
         for (class, load) in sample.classes.iter_mut().enumerate() {
             load.sessions = found.sessions[class];
+            load.idle_sessions = found.idle[class];
             load.blocks = found.blocks[class];
         }
         self.method = found.method;

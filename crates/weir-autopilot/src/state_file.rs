@@ -41,6 +41,9 @@ pub struct KeptNormal {
     pub base_seconds: f64,
     /// Seconds of database sessions.
     pub session_seconds: f64,
+    /// Seconds of those that were idle in a transaction for long.
+    #[serde(default)]
+    pub idle_seconds: f64,
     /// Jobs that ended.
     pub finished: f64,
     /// Seconds that they ran.

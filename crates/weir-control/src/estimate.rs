@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 pub struct Recent {
     /// Weighted seconds of database sessions.
     pub session_seconds: f64,
+    /// Weighted seconds of sessions that were idle in a transaction.
+    pub idle_seconds: f64,
     /// Weighted number of jobs that ended.
     pub finished: f64,
     /// Weighted seconds that they kept threads busy.
@@ -22,6 +24,7 @@ impl Recent {
     pub fn add(&mut self, new: Recent, seconds: f64) {
         let left = (-new.span_seconds / seconds).exp();
         self.session_seconds = self.session_seconds * left + new.session_seconds;
+        self.idle_seconds = self.idle_seconds * left + new.idle_seconds;
         self.finished = self.finished * left + new.finished;
         self.run_seconds = self.run_seconds * left + new.run_seconds;
         self.arrivals = self.arrivals * left + new.arrivals;
@@ -32,6 +35,12 @@ impl Recent {
     #[must_use]
     pub fn sessions(&self) -> f64 {
         self.session_seconds / self.span_seconds.max(1e-9)
+    }
+
+    /// Returns the average number of sessions, those that are idle in a transaction included.
+    #[must_use]
+    pub fn held_sessions(&self) -> f64 {
+        (self.session_seconds + self.idle_seconds) / self.span_seconds.max(1e-9)
     }
 
     /// Returns the jobs that ended per second.

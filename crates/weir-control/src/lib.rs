@@ -8,7 +8,7 @@
 //! - [`controls`]: what can be changed, and what is in force;
 //! - [`settings`]: the constants of the rules, with their reasons;
 //! - [`history`]: recent samples, estimators and the outcomes of decisions;
-//! - [`estimate`]: goodput by level, the sign of a covariance, slowdown, database time by class;
+//! - [`estimate`]: the sign of a covariance, slowdown, database time by class; [`work`]: what the database does;
 //! - [`decide`](mod@decide): the rules, in their order; [`change`]: what they return;
 //! - [`allocation`]: guarantees of queues, and which queue gets a free thread.
 //!
@@ -24,6 +24,7 @@ pub mod estimate;
 pub mod history;
 pub mod load;
 pub mod settings;
+pub mod work;
 
 pub use self::change::{Change, Decision, Forecast, Measure};
 pub use self::controls::{Allocation, Controls, Override};

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::estimate::Recent;
+
 /// The queues and classes of a system, in a fixed order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Roster {
@@ -81,9 +83,11 @@ pub struct ClassLoad {
     pub finished: u64,
     /// Seconds that those kept a thread busy, in all.
     pub run_seconds: f64,
-    /// Database sessions of the class that are active or idle in a transaction, on average since the previous sample.
-    /// Sessions that wait for a lock are not among them: their number says nothing about the database.
+    /// Database sessions of the class that are active, or idle in a transaction for a moment, on average since the
+    /// previous sample. Sessions that wait for a lock are not among them: their number says nothing about the database.
     pub sessions: f64,
+    /// Sessions that are idle in a transaction for long: they hold connections and locks, and cost the database nothing.
+    pub idle_sessions: f64,
     /// Sessions that wait for a lock which the class holds, on average.
     pub blocks: f64,
 }
@@ -113,4 +117,18 @@ pub struct DatabaseLoad {
     /// How certain the sessions of each class are, 0 to 1: 1 with query comments, 0.9 with application names, R² of
     /// the regression otherwise.
     pub confidence: f64,
+}
+
+impl ClassLoad {
+    /// Returns the sums over the time of a sample.
+    pub(crate) fn over(&self, span_seconds: f64) -> Recent {
+        Recent {
+            session_seconds: self.sessions * span_seconds,
+            idle_seconds: self.idle_sessions * span_seconds,
+            finished: self.finished as f64,
+            run_seconds: self.run_seconds,
+            span_seconds,
+            ..Recent::default()
+        }
+    }
 }

@@ -11,6 +11,10 @@ pub struct Settings {
     pub hold_for_seconds: f64,
     /// Recent values are averages over about this time: long enough for some jobs, short enough to act within a minute.
     pub recent_seconds: f64,
+    /// The longer time, for what does not have to be seen at once.
+    pub longer_seconds: f64,
+    /// So many standard errors make a slowdown certain at once.
+    pub certain_errors: f64,
     /// Normal values are averages over about this time.
     pub normal_seconds: f64,
     /// From this slowdown on the database has more sessions than it can serve at full speed ..
@@ -33,6 +37,8 @@ pub struct Settings {
     /// Threads never shrink below this share of the static plan, because an estimate can be wrong for long, and the plan was
     /// made for more than the normal load; and never below the second one from `slowdown_certain` on.
     pub threads_least: (f64, f64),
+    /// From this slowdown on, the database does not do less because it has fewer sessions.
+    pub slowdown_saturated: f64,
     /// A slowdown that no wrong estimate of the normal time explains.
     pub slowdown_certain: f64,
     /// Sessions are reduced to those that the goodput explains, times this: the database must not run dry by chance.
@@ -76,16 +82,19 @@ impl Default for Settings {
             interval_seconds: 5.0,
             hold_for_seconds: 60.0,
             recent_seconds: 15.0,
-            normal_seconds: 300.0,
+            longer_seconds: 30.0,
+            certain_errors: 5.0,
+            normal_seconds: 1_800.0,
             slowdown_high: 1.1,
             slowdown_low: 1.05,
-            slowdown_errors: (3.5, 1.5),
-            slowdown_most: (1.5, 1.25),
+            slowdown_errors: (2.5, 1.0),
+            slowdown_most: (3.0, 1.6),
             growth: 1.5,
             careful_growth: 1.1,
             careful_for_seconds: 900.0,
             shrink_least: 0.5,
             threads_least: (0.5, 0.1),
+            slowdown_saturated: 1.5,
             slowdown_certain: 4.0,
             sessions_reserve: 1.02,
             gain_least: 0.2,

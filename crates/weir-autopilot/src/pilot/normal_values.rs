@@ -19,10 +19,17 @@ impl Autopilot {
             if classes.len() <= class {
                 classes.resize(class + 1, ClassHistory::default());
             }
-            let KeptNormal { base_seconds, session_seconds, finished, run_seconds, span_seconds } =
-                kept;
+            let KeptNormal {
+                base_seconds,
+                session_seconds,
+                idle_seconds,
+                finished,
+                run_seconds,
+                span_seconds,
+            } = kept;
             let normal = Recent {
                 session_seconds,
+                idle_seconds,
                 finished,
                 run_seconds,
                 span_seconds,
@@ -30,6 +37,7 @@ impl Autopilot {
             };
             let class = &mut classes[class];
             (class.normal, class.base_seconds) = (normal, Some(base_seconds));
+            class.is_normal_known = true;
         }
         self.history.fast_sessions = self.kept.fast_sessions;
     }
@@ -45,8 +53,9 @@ impl Autopilot {
                 let name = roster.class_name(class);
                 roster.find_class(name)?;
                 let kept = KeptNormal {
-                    base_seconds: it.base_seconds.filter(|_| normal.finished > 0.0)?,
+                    base_seconds: it.base_seconds.filter(|_| it.is_normal_known)?,
                     session_seconds: normal.session_seconds,
+                    idle_seconds: normal.idle_seconds,
                     finished: normal.finished,
                     run_seconds: normal.run_seconds,
                     span_seconds: normal.span_seconds,

@@ -5,6 +5,8 @@ use crate::change::{Change, Decision, Forecast, Measure};
 
 /// Fewer sessions that wait are no pressure.
 const WAITING_LEAST: f64 = 2.0;
+/// The limit of a class that fills its queue grows by steps of this factor at least.
+const FLOOD_MORE: f64 = 1.2;
 /// Share of a queue's waiting jobs from which a class fills it.
 const FLOOD_SHARE: f64 = 0.6;
 
@@ -113,13 +115,15 @@ fn costly(context: &Context<'_>) -> Option<(usize, Cause)> {
     let all = history.sessions();
     let costs =
         history.classes.iter().enumerate().filter_map(|(class, it)| Some((class, it, it.cost()?)));
+    // What has become expensive is not known without calm times.
+    let costs = costs.filter(|(_, it, _)| it.is_normal_known);
     let culprits = costs.filter_map(|(class, it, own)| {
         let others = history.slowdown(Some(class));
         // More of them than normal, too: a class that always holds most sessions is not the cause.
         let excess = it.recent.sessions() - 2.0 * it.normal.sessions();
         let is_large = excess >= context.settings.culprit_share * all;
         let is_culprit = own >= context.settings.culprit_cost * others;
-        let is_harmful = others >= history.slowdown_high(context.settings);
+        let is_harmful = history.is_slow(Some(class), context.settings);
         (is_large && is_culprit && is_harmful).then_some((class, own, others, it.recent.sessions()))
     });
     let (class, own, others, _) = culprits.max_by(|a, b| a.3.total_cmp(&b.3))?;
@@ -132,20 +136,28 @@ fn pool_holder(context: &Context<'_>) -> Option<(usize, Cause)> {
         return None;
     }
     // Sessions that are held for long; those of more jobs than usual are a matter of the number of threads.
-    let is_costly = |cost: f64| cost >= context.settings.culprit_cost;
-    let excess = context.history.classes.iter().map(|class| match class.cost() {
-        Some(cost) if is_costly(cost) => class.recent.sessions() - 1.5 * class.normal.sessions(),
-        _ => 0.0,
+    let excess = context.history.classes.iter().map(|class| {
+        let held = class.recent.held_sessions();
+        let is_costly = |normal: f64| {
+            held / class.recent.finish_rate().max(1e-9) >= context.settings.culprit_cost * normal
+        };
+        match class.base_seconds {
+            Some(base) if is_costly(base) => held - 1.5 * class.normal.held_sessions(),
+            _ => 0.0,
+        }
     });
     let positive: f64 = excess.clone().filter(|it| *it > 0.0).sum();
     let (class, largest) = excess.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let is_large = largest >= context.settings.culprit_share * context.history.sessions();
+    let is_large = largest >= context.settings.culprit_share * context.history.held_sessions();
     (is_large && largest >= 0.5 * positive).then_some((class, Cause::Pool(largest)))
 }
 
 /// The class whose jobs fill a late queue that others share.
 fn flood(context: &Context<'_>) -> Option<(usize, Cause)> {
-    let is_limited = |class: usize| context.state.controls.caps.contains_key(&class);
+    let is_limited = |class: usize| {
+        let cap = context.state.controls.caps.get(&class);
+        cap.is_some_and(|cap| f64::from(flood_limit(context, class)) * FLOOD_MORE > f64::from(*cap))
+    };
     let is_late = |class: usize| {
         let queue = context.state.roster.classes.get(class).map(|it| it.queue);
         queue.is_some_and(|queue| context.is_late(queue))
@@ -185,21 +197,38 @@ fn size(context: &Context<'_>, class: usize, cause: Cause) -> u32 {
             threads((in_flight * left.clamp(0.1, 1.0)).min(half)).max(1)
         }
         Cause::Pool(_) => threads(half).max(1),
-        Cause::Flood(_) => {
-            let queue = context.state.roster.classes[class].queue;
-            let busy = f64::from(context.sample.queues[queue].in_flight);
-            threads(busy - need_of_others(context, class, queue)).max(1)
-        }
+        Cause::Flood(_) => flood_limit(context, class),
     }
+}
+
+/// Returns the limit of a class that fills a queue: the threads that the queue can get, without those that its other
+/// classes need.
+fn flood_limit(context: &Context<'_>, class: usize) -> u32 {
+    let queue = context.state.roster.classes[class].queue;
+    let allocation = context.state.controls.allocation.as_ref();
+    let elsewhere = (0..context.sample.queues.len()).filter(|index| *index != queue);
+    let elsewhere: f64 = elsewhere
+        .map(|index| {
+            let reserved = allocation.and_then(|it| it.guarantees.get(index)).copied();
+            normal_busy(context, index, None).max(f64::from(reserved.unwrap_or_default()))
+        })
+        .sum();
+    let limit = context.state.controls.threads.unwrap_or(context.state.static_threads);
+    let left = f64::from(limit) - elsewhere;
+    threads(left - need_of_others(context, class, queue)).max(1)
 }
 
 /// Returns the threads that the other classes of a queue need.
 fn need_of_others(context: &Context<'_>, class: usize, queue: usize) -> f64 {
+    context.settings.guarantee_factor * normal_busy(context, queue, Some(class)) + 1.0
+}
+
+/// Returns the threads that the classes of a queue keep busy in calm times, without one class.
+fn normal_busy(context: &Context<'_>, queue: usize, without: Option<usize>) -> f64 {
     let classes = context.history.classes.iter().zip(&context.state.roster.classes).enumerate();
-    let others = classes.filter(|(index, (_, info))| *index != class && info.queue == queue);
-    let busy: f64 =
-        others.map(|(_, (it, _))| it.normal.run_seconds / it.normal.span_seconds.max(1e-9)).sum();
-    context.settings.guarantee_factor * busy + 1.0
+    let of_queue =
+        classes.filter(|(index, (_, info))| Some(*index) != without && info.queue == queue);
+    of_queue.map(|(_, (it, _))| it.normal.run_seconds / it.normal.span_seconds.max(1e-9)).sum()
 }
 
 /// Ends a limit whose cause is over, and raises others step by step.
@@ -217,7 +246,7 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
     let is_unused = load.waiting == 0 && load.in_flight < cap.max(1);
     let cost = history.classes.get(class)?.cost();
     let is_cheap = cost.is_some_and(|it| it < history.slowdown_low(settings))
-        && history.slowdown(None) < history.slowdown_high(settings);
+        && !history.is_slow(None, settings);
     let is_settled = age >= 2.0 * settings.recent_seconds;
     if is_settled
         && (is_unused || (is_cheap && is_quiet(context) && !fills_its_queue(context, class)))
@@ -232,6 +261,16 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
         ));
     }
     let (least, _) = settings.judged_after_seconds;
+    if history.is_flood_limit(class) {
+        let to = flood_limit(context, class);
+        let is_more = f64::from(to) >= FLOOD_MORE * f64::from(cap);
+        let reason = format!(
+            "raised the limit of {name} from {cap} to {to}: its queue can get more threads"
+        );
+        let change = Change::Cap { class, from: Some(cap), to: Some(to) };
+        return (age >= least && !history.is_slow(None, settings) && is_quiet(context) && is_more)
+            .then(|| context.decision(change, reason, None));
+    }
     if age >= least
         && is_cheap
         && is_quiet(context)

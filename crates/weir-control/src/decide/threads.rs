@@ -19,7 +19,7 @@ pub(super) fn fit(context: &Context<'_>) -> Option<Decision> {
         return Some(context.decision(change, reason, None));
     }
     let slowdown = context.history.slowdown(None);
-    if context.is_backlogged() && slowdown >= context.history.slowdown_high(context.settings) {
+    if context.is_backlogged() && context.history.is_slow(None, context.settings) {
         return shrink(context, limit, slowdown);
     }
     if context.is_backlogged() {
@@ -47,11 +47,11 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
     // What was served at full speed before cannot be too many.
     let enough = (enough - others).max(history.fast_sessions);
     let share = (enough / sessions.max(1e-9)).clamp(context.settings.shrink_least, 1.0);
-    let is_overloaded = slowdown >= context.settings.slowdown_certain;
-    let (least, least_overloaded) = context.settings.threads_least;
-    let least = if is_overloaded { least_overloaded } else { least };
-    let least = f64::from(context.state.static_threads) * least;
-    let to = threads((f64::from(busy) * share).max(least)).max(1);
+    let least = fewest(context, slowdown);
+    // Threads that are idle because they are left to others use no sessions.
+    let idle = unused_reservations(context).max(left_to_others(context));
+    let idle = idle.min(limit.saturating_sub(busy));
+    let to = threads((f64::from(busy) * share).max(least) + f64::from(idle)).max(1);
     let to = context.state.step_to(limit, to);
     if f64::from(to) > 0.9 * f64::from(limit) {
         return None;
@@ -62,22 +62,37 @@ fn shrink(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> 
     );
     // Several small losses are a large one: the work is compared with that before the first of them.
     let since = context.state.now_seconds - context.settings.careful_for_seconds;
-    let before = history.work_before_reductions(limit, since).max(goodput);
-    let forecast = context.forecast(Measure::Goodput, goodput);
+    let before = history.work_before_reductions(limit, since).max(history.value(Measure::Goodput));
+    let forecast = context.forecast(Measure::Goodput, before);
     let forecast = forecast.map(|it| Forecast { before, expected: before, ..it });
     Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
+}
+
+/// Returns the threads below which nothing is reduced: an estimate can be wrong for long, and the plan was made for more
+/// than the normal load. What is normal may be unknown, because there was no calm time yet.
+fn fewest(context: &Context<'_>, slowdown: f64) -> f64 {
+    let settings = context.settings;
+    let (most, least) = settings.threads_least;
+    let plan = f64::from(context.state.static_threads);
+    if slowdown >= settings.slowdown_certain {
+        return least * plan;
+    }
+    let normal = context.history.normal_busy();
+    (most * plan).min(normal.max(least * plan))
 }
 
 /// More threads, while jobs wait and the database has room.
 fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     let settings = context.settings;
     let most = context.sample.threads.max;
-    let used = context.sample.threads.busy + unused_reservations(context);
+    let used = context.sample.threads.busy + unused_reservations(context) + left_to_others(context);
     let is_used = f64::from(used) >= 0.9 * f64::from(limit);
     // While a class is limited, the threads of the plan are enough: the cause of its limit may return.
+    let is_harmful = |class: &usize| !context.history.is_flood_limit(*class);
     let is_limited =
-        !context.state.controls.caps.is_empty() && limit >= context.state.static_threads;
-    if !is_used || limit >= most || is_limited || is_waiting_in_database(context) {
+        limit >= context.state.static_threads && context.state.controls.caps.keys().any(is_harmful);
+    let is_known = context.history.classes.iter().any(|class| class.cost().is_some());
+    if !is_used || !is_known || limit >= most || is_limited || is_waiting_in_database(context) {
         return None;
     }
     // As many sessions as the database has served at full speed are not too many, whatever chance says now.
@@ -88,13 +103,13 @@ fn grow(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     if !is_proven && !has_room {
         return None;
     }
-    let factor = if is_proven { settings.growth } else { growth(context, limit, slowdown) };
+    let factor = growth(context, limit, slowdown);
     let to = threads(f64::from(limit) * factor).max(limit + 1).min(most);
     let to = context.state.step_to(limit, to);
     let reason = format!(
         "raised threads from {limit} to {to}: jobs wait, and queries take {slowdown:.1} times their normal time"
     );
-    let goodput = context.history.goodput();
+    let goodput = context.history.value(Measure::Goodput);
     let expected = goodput * f64::from(to) / f64::from(limit.max(1));
     let forecast = context.forecast(Measure::Goodput, expected);
     Some(context.decision(Change::Threads { from: limit, to }, reason, forecast))
@@ -129,12 +144,31 @@ fn unused_reservations(context: &Context<'_>) -> u32 {
     queues.map(|(guarantee, queue)| guarantee.saturating_sub(queue.in_flight)).sum()
 }
 
+/// Returns the threads that limits of classes which fill a queue leave to others that do not need them now.
+fn left_to_others(context: &Context<'_>) -> u32 {
+    let caps = context.state.controls.caps.iter();
+    let is_at_limit = |class: &usize, cap: u32| {
+        context.history.is_flood_limit(*class)
+            && context
+                .sample
+                .classes
+                .get(*class)
+                .is_some_and(|load| load.waiting > 0 && load.in_flight >= cap)
+    };
+    let limit = context.state.controls.threads.unwrap_or(context.state.static_threads);
+    let mut at_limit = caps.filter(|(class, cap)| is_at_limit(class, **cap));
+    let idle = limit.saturating_sub(context.sample.threads.busy);
+    at_limit.next().map_or(0, |_| idle.min(limit / 2))
+}
+
 /// Without a backlog the number of threads limits nothing, and the static plan is in force again.
 fn restore(context: &Context<'_>, limit: u32, slowdown: f64) -> Option<Decision> {
     let plan = context.state.static_threads;
     let calm = context.history.calm_since_seconds?;
     let is_calm = context.state.now_seconds - calm >= 2.0 * context.settings.recent_seconds;
-    if limit == plan || !is_calm {
+    // Threads beyond the plan that are busy are needed, although no job has waited for long.
+    let is_used = limit > plan && context.sample.threads.busy > plan;
+    if limit == plan || !is_calm || is_used {
         return None;
     }
     let reason = format!(

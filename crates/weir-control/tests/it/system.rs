@@ -30,6 +30,7 @@ pub(crate) fn class(per_second: f64, seconds: f64) -> ClassLoad {
         finished: (per_second * 5.0).round() as u64,
         run_seconds: busy * 5.0,
         sessions: per_second * seconds,
+        idle_sessions: 0.0,
         blocks: 0.0,
     }
 }

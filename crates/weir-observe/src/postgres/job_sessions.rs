@@ -19,10 +19,15 @@ const QUESTION: &str = "SELECT c.connections, c.connections_max, c.hidden, s.* F
     WHERE backend_type = 'client backend' OR (backend_type IS NULL AND usename IS NOT NULL)) c \
     LEFT JOIN (SELECT pid, left(substring(query from '$COMMENT'), 255) AS class, \
     left(application_name, 255) AS name, wait_event_type = 'Lock' AS waits, \
+    state LIKE 'idle%' AND state_change < clock_timestamp() - interval '$IDLE s' AS idles, \
     CASE WHEN wait_event_type = 'Lock' THEN array_to_string(pg_blocking_pids(pid), ',') END AS blockers \
     FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' \
     AND state IN ('active', 'idle in transaction', 'idle in transaction (aborted)', 'fastpath function call') \
     LIMIT $MAX) s ON true";
+
+/// Between two statements of a transaction a session is idle for a moment, which is part of its work. One that is idle for
+/// longer waits for its program.
+const IDLE_SECONDS: u32 = 1;
 
 /// The busy sessions at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +51,8 @@ pub struct JobSession {
     pub application_name: String,
     /// Whether it waits for a lock.
     pub is_waiting: bool,
+    /// Whether it has been idle in its transaction for more than a second.
+    pub is_idle: bool,
     /// The sessions that hold this lock, or wait for it in front of this one.
     pub blocked_by: Vec<u32>,
 }
@@ -77,7 +84,9 @@ impl JobSessionsReader {
                 .map_err(|error| self.explain(&error))?,
         };
         let question = QUESTION.replace("$COMMENT", COMMENT);
-        let question = question.replace("$MAX", &limits.sessions_max.to_string());
+        let question = question
+            .replace("$MAX", &limits.sessions_max.to_string())
+            .replace("$IDLE", &IDLE_SECONDS.to_string());
         let rows = session.query(&question).await.map_err(|error| self.explain(&error))?;
         let number = |name: &str| rows.first()?.get(name)?.parse::<u32>().ok();
         if number("hidden").unwrap_or_default() > 0 {
@@ -119,6 +128,7 @@ fn job_session(row: &tokio_postgres::SimpleQueryRow) -> Option<JobSession> {
         class: row.get("class").map(str::to_owned),
         application_name: row.get("name").unwrap_or_default().to_owned(),
         is_waiting: row.get("waits") == Some("t"),
+        is_idle: row.get("idles") == Some("t"),
         blocked_by: blockers.filter_map(|pid| pid.parse().ok()).collect(),
     })
 }

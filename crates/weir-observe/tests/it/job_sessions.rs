@@ -56,8 +56,11 @@ async fn comments_name_the_class_and_waits_name_the_holder() {
     let blocked = until(&mut reader, "it waits", is_waiting).await;
     let holder_pid = of(&blocked, "Import::Nightly")[0].pid;
     let waiting = of(&blocked, "Admin%3A%3AMail");
-    assert_eq!((waiting.len(), waiting[0].is_waiting), (1, true));
+    assert_eq!((waiting.len(), waiting[0].is_waiting, waiting[0].is_idle), (1, true, false));
     assert_eq!(waiting[0].blocked_by, [holder_pid]);
+
+    let is_idle = |it: &JobSessions| of(it, "Import::Nightly").iter().any(|it| it.is_idle);
+    until(&mut reader, "it is idle for long", is_idle).await;
 
     // Neither a comment about something else, nor a word in a statement.
     let mut others = Vec::new();

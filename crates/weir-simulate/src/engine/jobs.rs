@@ -156,17 +156,25 @@ impl Simulation<'_> {
         self.database.release(job.load);
         self.record.database_done(self.now, job.class, job.work, self.now - job.in_database);
         let idle = self.classes[job.class].values.idle_in_transaction_seconds;
+        self.classes[job.class].sessions.add(self.now, -1.0);
         if idle > 0.0 {
+            self.classes[job.class].idle_sessions.add(self.now, 1.0);
             self.calendar.add(self.now + idle, Step::TransactionEnds(slot));
         } else {
             self.end_transaction(slot);
         }
     }
 
-    /// Releases the lock and the connection, and ends the job.
-    pub(super) fn end_transaction(&mut self, slot: u32) {
+    /// Ends a transaction that was idle.
+    pub(super) fn end_idle_transaction(&mut self, slot: u32) {
         let class = self.jobs[slot as usize].class;
-        self.classes[class].sessions.add(self.now, -1.0);
+        self.classes[class].idle_sessions.add(self.now, -1.0);
+        self.end_transaction(slot);
+    }
+
+    /// Releases the lock and the connection, and ends the job.
+    fn end_transaction(&mut self, slot: u32) {
+        let class = self.jobs[slot as usize].class;
         if let Some(lock) = self.classes[class].lock {
             self.release_lock(lock);
         }

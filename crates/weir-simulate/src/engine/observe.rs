@@ -48,6 +48,7 @@ impl Simulation<'_> {
             finished: std::mem::take(&mut live.finished),
             run_seconds: std::mem::take(&mut live.run_seconds),
             sessions: live.sessions.take(now) / span,
+            idle_sessions: live.idle_sessions.take(now) / span,
             blocks: live.blocks.take(now) / span,
         });
         loads.collect()
@@ -60,7 +61,11 @@ impl Simulation<'_> {
             at_seconds: self.now,
             waiting: queues.clone().map(|queue| self.lines.waiting(queue) as f64).collect(),
             busy: queues.map(|queue| f64::from(self.lines.in_flight(queue))).collect(),
-            sessions: self.classes.iter().map(|class| class.sessions.value()).sum(),
+            sessions: self
+                .classes
+                .iter()
+                .map(|class| class.sessions.value() + class.idle_sessions.value())
+                .sum(),
             slowdown: 1.0 / self.database.speed(),
             threads: self
                 .actuators

@@ -91,7 +91,7 @@ impl Simulation<'_> {
                 self.enqueue(class, job);
             }
             Some(Step::OutsideEnds(job)) => self.on_outside_done(job),
-            Some(Step::TransactionEnds(job)) => self.end_transaction(job),
+            Some(Step::TransactionEnds(job)) => self.end_idle_transaction(job),
             Some(Step::PoolTimeout { job, serial }) => self.on_pool_timeout(job, serial),
             Some(Step::ProcessesReady { group, processes }) => self.on_processes(group, processes),
             Some(Step::Policy) => self.ask_policy(),

@@ -181,6 +181,7 @@ impl DatabaseSource for JobSessionsOf {
                 comment: session.class,
                 application_name: session.application_name,
                 is_waiting: session.is_waiting,
+                is_idle: session.is_idle,
                 blocked_by: session.blocked_by,
             };
             Ok(DatabaseActivity {
