@@ -108,6 +108,9 @@ pub struct ClassView {
     pub sessions: f64,
     /// Sessions that wait for a lock which it holds.
     pub blocks: f64,
+    /// Seconds that a job is in the database in calm times. `None`: there were none yet, so that it is not known whether its
+    /// jobs have become expensive.
+    pub normal_seconds: Option<f64>,
 }
 
 /// A limit in force.

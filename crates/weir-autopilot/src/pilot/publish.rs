@@ -77,12 +77,17 @@ impl Autopilot {
     /// Returns the classes with the most sessions.
     fn classes(&self) -> Vec<ClassView> {
         let Some(last) = &self.history.last else { return Vec::new() };
+        let normal = |class: usize| {
+            let known = self.history.classes.get(class).filter(|it| it.is_normal_known)?;
+            known.base_seconds
+        };
         let view = |(class, load): (usize, &weir_control::ClassLoad)| ClassView {
             name: self.sampler.roster.class_name(class).to_owned(),
             in_flight: load.in_flight,
             waiting: load.waiting,
             sessions: load.sessions,
             blocks: load.blocks,
+            normal_seconds: normal(class),
         };
         let mut classes: Vec<_> = last.classes.iter().enumerate().map(view).collect();
         let weight = |it: &ClassView| it.sessions + it.blocks;

@@ -121,6 +121,13 @@ fn status(weir: &Weir) -> Value {
     json(weir, &["autopilot", "status"])
 }
 
+/// Returns whether the autopilot knows how long a job of a type is in the database in calm times.
+fn knows_normal_time(weir: &Weir, job_type: &str) -> bool {
+    let status = status(weir);
+    let types = status["classes"].as_array().expect("a list");
+    types.iter().any(|it| it["name"] == job_type && !it["normal_seconds"].is_null())
+}
+
 /// Returns the texts of the journal's entries of a kind, the oldest first.
 fn journal(weir: &Weir, kind: &str) -> Vec<String> {
     let entries = json(weir, &["autopilot", "journal", "--limit", "1000"]);

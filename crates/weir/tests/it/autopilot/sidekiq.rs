@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use super::{journal, json, status};
+use super::{journal, json, knows_normal_time, status};
 use crate::doctor::postgres_server::PostgresServer;
 use crate::doctor::redis_server::RedisServer;
 use crate::doctor::sidekiq::push;
@@ -163,7 +163,9 @@ fn limit(weir: &Weir) -> Option<u64> {
 
 /// Waits until the autopilot knows what is normal.
 fn learn_normal_times(weir: &Weir, servers: &Servers) {
-    wait_until("normal times are known", || servers.processed() >= NORMAL_JOBS);
+    wait_until("normal times are known", || knows_normal_time(weir, "Sum"));
+    let before = servers.processed();
+    wait_until("more jobs have shown them", || servers.processed() >= before + NORMAL_JOBS);
     assert_eq!(limit(weir), None);
     let status = status(weir);
     assert_eq!(status["system"], "sidekiq");
@@ -265,7 +267,9 @@ fn advice_names_the_processes_to_change_without_a_right_to_write() {
     become_threads(&runner, THREADS);
     let weir = servers.site("eye", "mode = \"advise\"", false).start();
     let _producer = Producer::start(&servers.redis);
-    wait_until("normal times are known", || servers.processed() >= NORMAL_JOBS);
+    wait_until("normal times are known", || knows_normal_time(&weir, "Sum"));
+    let before = servers.processed();
+    wait_until("more jobs have shown them", || servers.processed() >= before + NORMAL_JOBS);
     push(&servers.redis, "sum", "Sum", FLOOD, 0.0);
     // There may be advice about a type of job as well.
     let of_threads = || {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{journal, json, start_with, status};
+use super::{journal, json, knows_normal_time, start_with, status};
 use crate::doctor::postgres_server::{PostgresClient, PostgresServer};
 use crate::faktory::Client;
 use crate::process::wait_until;
@@ -154,8 +154,11 @@ fn limit(weir: &Weir, name: &str) -> Option<u64> {
 
 /// Waits until the autopilot knows what is normal.
 fn learn_normal_times(weir: &Weir, workers: &Workers, kinds: &[&str]) {
-    wait_until("normal times are known", || {
-        kinds.iter().all(|kind| workers.ended(kind) >= NORMAL_JOBS)
+    wait_until("normal times are known", || kinds.iter().all(|kind| knows_normal_time(weir, kind)));
+    let ended: Vec<u64> = kinds.iter().map(|kind| workers.ended(kind)).collect();
+    wait_until("more jobs have shown them", || {
+        let mut jobs = kinds.iter().zip(&ended);
+        jobs.all(|(kind, before)| workers.ended(kind) >= before + NORMAL_JOBS)
     });
     let before = status(weir);
     assert_eq!(before["limits"].as_array().map(Vec::len), Some(0), "{before}");
