@@ -95,9 +95,14 @@ impl InForce {
         let classes = self.controls.caps.iter();
         let classes =
             classes.map(|(class, jobs)| (roster.class_name(*class).to_owned(), *jobs)).collect();
+        let known = self.controls.caps.keys().filter_map(|class| {
+            let queue = roster.queue_of(*class)?;
+            Some((roster.class_name(*class).to_owned(), queue.to_owned()))
+        });
+        let class_queues = known.collect();
         let queues = self.controls.threads.map(|_| roster.queue_names().map(str::to_owned));
         let queues = queues.into_iter().flatten().collect();
-        CarriedLimits { threads: self.controls.threads, queues, classes }
+        CarriedLimits { threads: self.controls.threads, queues, classes, class_queues }
     }
 
     /// Returns the limits of the rules for the state file.

@@ -60,7 +60,7 @@ pub enum JobSystem {
     /// Weir's job server: any type of job can be limited, at once.
     #[default]
     JobServer,
-    /// Sidekiq: only its threads, by replacing processes.
+    /// Sidekiq: its threads, by replacing processes. It has no limit for a job type; an actuator may have a substitute.
     Sidekiq,
 }
 
@@ -74,7 +74,7 @@ impl JobSystem {
         }
     }
 
-    /// Returns whether a single class of jobs can be limited.
+    /// Returns whether the system itself can limit a single class of jobs.
     #[must_use]
     pub const fn limits_classes(self) -> bool {
         matches!(self, Self::JobServer)

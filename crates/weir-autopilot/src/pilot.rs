@@ -102,6 +102,8 @@ pub struct Autopilot {
     /// Advice that was given recently: by class and whether it tightens, when and to which value.
     advised: BTreeMap<(Option<usize>, bool), (f64, Option<u32>)>,
     problem: Option<String>,
+    /// What is wrong with the limits of classes, as the journal has it.
+    class_problem: Option<String>,
     /// Whether a sample of this process has shown the static plan.
     has_plan: bool,
     waiting: u64,
@@ -163,6 +165,7 @@ impl Autopilot {
             awaited: None,
             advised: BTreeMap::new(),
             problem: None,
+            class_problem: None,
             has_plan: false,
             waiting: 0,
             busy: 0,
@@ -184,6 +187,10 @@ impl Autopilot {
         if let Some(task) = self.lease.take_task() {
             keeping.spawn(task);
         }
+        let mut acting = JoinSet::new();
+        if let Some(task) = self.actuator.as_mut().ok().and_then(|actuator| actuator.take_task()) {
+            acting.spawn(task);
+        }
         self.begin().await;
         let mut ticks = interval(self.settings.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -202,6 +209,7 @@ impl Autopilot {
         let _ = tokio::time::timeout(RELEASE_TIMEOUT, keeping.join_next()).await;
         keeping.shutdown().await;
         sampling.shutdown().await;
+        acting.shutdown().await;
     }
 
     /// Returns the time on the clock of the rules, which never steps.
@@ -253,6 +261,7 @@ impl Autopilot {
         self.note_outcome();
         self.note_lease();
         self.note_change_over();
+        self.note_class_limits();
         self.end_limit_of_nothing().await;
         let decision = self.with_state(|state| decide(state, &self.rules, &self.history));
         let decision = decision.filter(|decision| self.may_change_now(decision));

@@ -103,6 +103,20 @@ impl LiveRoster {
         }
     }
 
+    /// Notes which classes can be limited now. What stands for several classes never can be.
+    pub fn set_limitable(&mut self, mut can_be_limited: impl FnMut(&str) -> bool) {
+        for class in self.roster.classes.iter_mut().skip(OTHER_CLASSES + 1) {
+            class.can_be_limited = can_be_limited(&class.name);
+        }
+    }
+
+    /// Returns the queue from which most of a class' jobs come. `None`: it is not known.
+    #[must_use]
+    pub fn queue_of(&self, class: usize) -> Option<&str> {
+        let queue = self.roster.classes.get(class)?.queue;
+        (queue != NO_QUEUE).then(|| self.queue_name(queue))
+    }
+
     /// Returns the position of a class that has one.
     #[must_use]
     pub fn find_class(&self, name: &str) -> Option<usize> {

@@ -24,6 +24,10 @@ pub struct AutopilotSettings {
     /// manage names; without it "sidekiq" if a Redis is observed, and "jobs" otherwise.
     #[setting(choice)]
     pub watch: WatchedSystem,
+    /// Limits one job type of Sidekiq at a time: moves its waiting jobs to a queue of their own, QUEUE_limited_TYPE, which an
+    /// additional process of the group in manage serves, and moves them back afterwards. That writes to the jobs' Redis
+    /// ([[observe.redis]]).
+    pub move_jobs: bool,
     /// Least time between two changes of threads of [workers.NAME], from the end of the one before: each replaces the
     /// processes of the group, one after the other.
     // A Rails application needs half a minute to start, and its jobs half a minute to end.

@@ -32,6 +32,32 @@ pub trait Actuator: Send {
         lease: Duration,
     ) -> BoxFuture<'a, Result<(), String>>;
 
+    /// Returns a task that runs beside the autopilot, if there is one. It ends when it is dropped.
+    fn take_task(&mut self) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
+    /// Returns why no limit of this class can be carried out now. `acts`: it may be carried out soon, so what is needed for
+    /// that may be prepared.
+    ///
+    /// # Errors
+    /// With the setting or the permission that is missing.
+    fn can_limit(&mut self, class: &str, acts: bool) -> Result<(), String> {
+        let _ = (class, acts);
+        Ok(())
+    }
+
+    /// Returns how a limit of a class is carried out, for the journal. `None`: it needs no explanation.
+    fn describe_limit(&self, class: &str, queue: &str, jobs: Option<u32>) -> Option<String> {
+        let _ = (class, queue, jobs);
+        None
+    }
+
+    /// Returns what is wrong with the limits of classes that are in force. `None`: nothing.
+    fn class_problem(&mut self) -> Option<String> {
+        None
+    }
+
     /// Returns whether the last change is in effect.
     fn progress(&mut self) -> ChangeProgress {
         ChangeProgress::Done
@@ -70,4 +96,6 @@ pub struct CarriedLimits {
     pub queues: Vec<String>,
     /// The most jobs in progress by job type.
     pub classes: BTreeMap<String, u32>,
+    /// The queues from which most jobs of these types come, as far as known.
+    pub class_queues: BTreeMap<String, String>,
 }

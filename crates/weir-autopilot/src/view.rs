@@ -32,6 +32,12 @@ pub struct AutopilotStatus {
     /// Whether processes are being replaced for a change of their threads.
     #[serde(default)]
     pub is_changing: bool,
+    /// Whether a job type can be limited by moving its waiting jobs (`autopilot.move_jobs`).
+    #[serde(default)]
+    pub moves_jobs: bool,
+    /// What is wrong with the limit of a job type that is in force.
+    #[serde(default)]
+    pub class_problem: Option<String>,
     /// Why `on` is not possible here. `None`: it is.
     pub cannot_act: Option<String>,
     /// Which of several autopilots acts. `None`: the mode is not `on`.
@@ -170,9 +176,9 @@ pub struct JournalQuery {
 const GROUPS_MAX: usize = 5;
 
 impl AutopilotStatus {
-    /// Returns what can be limited where that is only threads: the threads by group, and that a class cannot be.
+    /// Returns what can be limited where the system limits no classes itself: the threads by group, and whether a class can be.
     #[must_use]
-    pub fn threads(&self) -> Option<(String, &'static str)> {
+    pub fn threads(&self) -> Option<(String, String)> {
         if self.system.limits_classes() {
             return None;
         }
@@ -191,7 +197,13 @@ impl AutopilotStatus {
             true => "none that may be changed".to_owned(),
             false => shown.join(", "),
         };
-        Some((format!("{shown}{more}{note}"), "threads only; Sidekiq has no limit for a job type"))
+        let limits = match self.moves_jobs {
+            true => "threads, and one job type at a time, whose waiting jobs are moved",
+            false => "threads only; Sidekiq has no limit for a job type (autopilot.move_jobs)",
+        };
+        let problem = self.class_problem.as_ref().map(|problem| format!(": {problem}"));
+        let limits = format!("{limits}{}", problem.unwrap_or_default());
+        Some((format!("{shown}{more}{note}"), limits))
     }
 }
 

@@ -42,6 +42,7 @@ use weir_realtime::settings::{AppSettings, Settings as RealtimeSettings};
 pub use weir_settings::renamed::rewrite;
 use weir_settings::{Context, Renamed, Report, Section, SettingValue, TableReader};
 pub use weir_settings::{SettingError, SettingErrors, secrets, suggestion, units};
+use weir_supervisor::workers::{GROUPS_MAX, GroupSpec, spec_errors};
 
 pub use self::budget::Budget;
 pub use self::front::{App, Front, Processes, SharedSockets};
@@ -234,6 +235,23 @@ impl Settings {
     /// Returns the path of the file that stores which apps are paused or in maintenance.
     pub fn paused_apps_file(&self) -> PathBuf {
         self.data_dir.join("holds.json")
+    }
+
+    /// Returns the groups for a limited class of the jobs of `[workers.NAME]`, as far as there can be one.
+    pub fn limited_groups(&self) -> Vec<GroupSpec> {
+        let run_folder = self.run_folder();
+        let is_taken = |name: &str| {
+            self.workers.contains_key(name)
+                || self.front.apps.iter().any(|app| app.settings.name == name)
+        };
+        let room = GROUPS_MAX.saturating_sub(self.workers.len() + self.front.apps.len());
+        let groups = self.workers.iter().filter_map(|(name, workers)| {
+            let group = workers.limited_group(name, &self.supervisor.restart)?;
+            let can_be =
+                !is_taken(group.name.as_str()) && spec_errors(&group, &run_folder).is_empty();
+            can_be.then_some(group)
+        });
+        groups.take(room).collect()
     }
 
     /// Returns the path of the file that stores what operators have changed of workers at run time.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_supervisor::RestartPolicy;
 use weir_supervisor::workers::{
     GroupName, GroupNameError, GroupSpec, JobSpec, PROCESSES_MAX, Readiness, THREADS_MAX,
-    WorkerValues,
+    WorkerValues, limited_group,
 };
 
 use super::launch::Launch;
@@ -165,8 +165,19 @@ impl JobWorkers {
         })
     }
 
+    /// Returns the group for a limited class of this group's jobs, which has no process without a limit. None: its command
+    /// does not get threads and queues, or its name would be too long.
+    pub fn limited_group(&self, name: &str, restart: &RestartPolicy) -> Option<GroupSpec> {
+        let is_told = self.concurrency.is_some() && !self.queues.is_empty();
+        let limited: GroupName = limited_group(name).parse().ok().filter(|_| is_told)?;
+        let jobs = JobSpec { limited_of: Some(name.to_owned()), ..self.job_spec() };
+        let own = self.group(name, restart).ok()?;
+        Some(GroupSpec { name: limited, processes: 0, jobs: Some(jobs), ..own })
+    }
+
     fn job_spec(&self) -> JobSpec {
         JobSpec {
+            limited_of: None,
             values: WorkerValues { threads: self.concurrency, queues: self.queues.clone() },
             queue_flag: self.queue_flag.clone(),
             connections_per_thread: self.connections_per_thread,

@@ -1,5 +1,6 @@
-//! Sets a queue's backlog aside as a separate queue and brings it back. This is the only part of
-//! the crate that writes.
+//! Sets a queue's backlog aside as a separate queue and brings it back. With
+//! [`LimitedQueues`](crate::LimitedQueues), the only part of the crate that writes to a stock Sidekiq's
+//! Redis.
 //!
 //! New jobs wait behind a backlog. Once its list is renamed to `QUEUE_backlog`, which a process
 //! serves last, new jobs run at once, and old ones when the other queues are empty. Jobs are pushed
@@ -10,14 +11,12 @@ use std::time::Duration;
 
 use redis::Script;
 use weir_base::clock::Timestamp;
-use weir_redis::RedisConnectionError;
-use weir_redis::error_kind::{self, RedisErrorKind};
 
 use crate::connection::RedisConnection;
 use crate::error::SidekiqError;
 use crate::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 use crate::keys;
-use crate::snapshot::{ProcessSample, RejectedCommand};
+use crate::snapshot::ProcessSample;
 
 const SUFFIX: &str = "_backlog";
 
@@ -109,19 +108,7 @@ impl Backlog {
             .arg(jobs)
             .arg(&self.queue);
         let answer = invocation.invoke_async(self.connection.inner()).await;
-        answer.map_err(|error| self.failed(&error).into())
-    }
-
-    fn failed(&self, error: &redis::RedisError) -> RedisConnectionError {
-        let message = error_kind::message(error);
-        match RedisErrorKind::of(error, "a script") {
-            RedisErrorKind::NoPermission { command } => {
-                let (reason, grant) = (message, Some(GRANT.to_owned()));
-                let rejected = RejectedCommand { command, reason, grant };
-                self.connection.rejected(self.connection.with_line(rejected))
-            }
-            kind => RedisConnectionError::new(self.connection.name(), kind, message),
-        }
+        answer.map_err(|error| self.connection.script_failed(&error, GRANT).into())
     }
 }
 

@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
 use weir_redis::{
     ConnectOptions, NamedPrimary, RedisConnectionError, RedisEndpoint, RedisErrorKind,
-    ServerConnection, grant,
+    ServerConnection, error_kind, grant,
 };
 
 use crate::error::SidekiqError;
@@ -139,6 +139,22 @@ impl RedisConnection {
             grant::line(self.server.user(), &rules)
         };
         RejectedCommand { grant: rejected.grant.map(line), ..rejected }
+    }
+
+    /// Converts the error of a script. `grant`: the permissions that it needs.
+    pub(crate) fn script_failed(
+        &self,
+        error: &redis::RedisError,
+        grant: &str,
+    ) -> RedisConnectionError {
+        let message = error_kind::message(error);
+        match RedisErrorKind::of(error, "a script") {
+            RedisErrorKind::NoPermission { command } => {
+                let (reason, grant) = (message, Some(grant.to_owned()));
+                self.rejected(self.with_line(RejectedCommand { command, reason, grant }))
+            }
+            kind => RedisConnectionError::new(self.name(), kind, message),
+        }
     }
 
     /// Converts a rejected indispensable command to an error.

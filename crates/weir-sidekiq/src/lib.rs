@@ -11,6 +11,7 @@
 //!   cheaply;
 //! - [`SampleLimits`]: limits the cost of a sample for Redis and for the client;
 //! - [`Backlog`]: sets a queue's backlog aside and brings it back;
+//! - [`LimitedQueues`]: moves the waiting jobs of one class to a queue of their own, and back;
 //! - [`store`]: weir-jobs' `Store`, which shares all jobs with Sidekiq;
 //! - [`RedisConnectionError`]: the error of every operation, by [`RedisErrorKind`].
 //!
@@ -29,6 +30,7 @@ mod history;
 mod job;
 mod keys;
 mod latencies;
+mod limited_queues;
 mod limits;
 mod look;
 mod questions;
@@ -55,6 +57,9 @@ pub use self::error::SidekiqError;
 pub use self::heartbeat::{Capsule, CapsuleMode, WeightedQueue};
 pub use self::job::JobSummary;
 pub use self::latencies::QueueLatency;
+pub use self::limited_queues::{
+    BroughtBack, LimitedQueue, LimitedQueueState, LimitedQueues, WINDOW_JOBS,
+};
 pub use self::limits::SampleLimits;
 pub use self::look::SampleScope;
 pub use self::questions::READ_ONLY_ACL;

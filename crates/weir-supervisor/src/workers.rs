@@ -42,7 +42,7 @@ pub use spec::{
     BoundBy, Dump, GROUP_NAME_BYTES_MAX, GroupName, GroupNameError, GroupSpec, ListeningSocket,
     PROCESSES_MAX, Readiness, ResourceLimits, SOCKETS_MAX, SocketKind,
 };
-pub use values::{JobSpec, THREADS_MAX, WorkerValues};
+pub use values::{JobSpec, THREADS_MAX, WorkerValues, limited_group};
 
 /// Limit of the groups of one parent.
 pub const GROUPS_MAX: usize = 100;

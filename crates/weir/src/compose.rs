@@ -249,6 +249,12 @@ impl Weir {
         let job_groups = settings.workers.iter();
         let job_groups =
             job_groups.map(|(name, workers)| (name.clone(), workers.launch.recycling.clone()));
+        let of_limited = settings.limited_groups().into_iter().filter_map(|group| {
+            let limited_of = group.jobs.as_ref()?.limited_of.as_ref()?;
+            let recycling = settings.workers.get(limited_of)?.launch.recycling.clone();
+            Some((group.name.to_string(), recycling))
+        });
+        let job_groups = job_groups.chain(of_limited);
         let managed = ManagedApps {
             apps: Arc::clone(&self.apps),
             sockets: Arc::clone(&self.sockets),

@@ -113,6 +113,12 @@ impl Autopilot {
             Change::Threads { to, .. } => {
                 describe(&self.sampler.groups, to, kind == EntryKind::Advice)
             }
+            // Of advice that names no means, there is nothing to describe.
+            Change::Cap { class, to, .. } if self.can_be_limited(class) => {
+                let actuator = self.actuator.as_ref().ok();
+                let queue = roster.queue_of(class).unwrap_or_default();
+                actuator.and_then(|it| it.describe_limit(roster.class_name(class), queue, to))
+            }
             _ => None,
         };
         let how = how.map(|how| format!("; {how}")).unwrap_or_default();
@@ -124,6 +130,11 @@ impl Autopilot {
             forecast: decision.forecast.map(|forecast| wording::forecast(roster, forecast)),
             ..JournalEntry::default()
         }
+    }
+
+    fn can_be_limited(&self, class: usize) -> bool {
+        let classes = &self.sampler.roster.roster().classes;
+        classes.get(class).is_some_and(|it| it.can_be_limited)
     }
 
     /// Writes the outcome of the awaited decision, once it is judged.

@@ -16,7 +16,7 @@ impl Autopilot {
         let now = self.now();
         let overrides = std::mem::take(&mut self.kept.overrides);
         for set in overrides {
-            if self.mode == Mode::Off || set.until <= now || self.actuator.is_err() {
+            if self.mode == Mode::Off || set.until <= now || !self.can_go_on(&set.class) {
                 let text = format!("the value of {} for {} has ended", set.by, what(&set.class));
                 self.note(EntryKind::Restart, text);
                 continue;
@@ -66,6 +66,9 @@ impl Autopilot {
             return;
         }
         for limit in limits {
+            if !self.can_go_on(&limit.class) {
+                continue;
+            }
             let class = limit.class.as_deref().map(|name| self.sampler.roster.class(name));
             let Some(class) = class.map_or(Some(None), |class| class.map(Some)) else { continue };
             self.in_force.set_limit(class, Some(limit.jobs), limit.since);
@@ -73,6 +76,14 @@ impl Autopilot {
         }
         let text = format!("limits from before the restart go on ({shown})");
         self.note(EntryKind::Restart, text);
+    }
+
+    /// Returns whether such a limit can still be carried out: the settings may have changed.
+    fn can_go_on(&mut self, class: &Option<String>) -> bool {
+        match (&mut self.actuator, class) {
+            (Ok(actuator), Some(class)) => actuator.can_limit(class, true).is_ok(),
+            (actuator, _) => actuator.is_ok(),
+        }
     }
 
     /// Lets the rules know since when a class is limited: a paused one is not tried again because of a restart.

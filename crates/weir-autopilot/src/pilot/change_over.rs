@@ -1,8 +1,8 @@
-//! The last change of threads, which may still be under way.
+//! The last change that replaces processes, which may still be under way.
 
 use weir_control::Change;
 
-/// The last change of threads.
+/// The last change.
 #[derive(Debug, Default)]
 pub(super) struct ChangeOver {
     /// When it began, or was still under way.
@@ -14,7 +14,7 @@ pub(super) struct ChangeOver {
 
 impl ChangeOver {
     pub(super) fn begin(&mut self, change: &Change, now_seconds: f64) {
-        if matches!(change, Change::Threads { .. }) {
+        if matches!(change, Change::Threads { .. } | Change::Cap { .. }) {
             self.last_seconds = Some(now_seconds);
         }
     }

@@ -96,9 +96,14 @@ impl Autopilot {
         if let Err(reason) = &self.actuator {
             return Err(CommandError::NotPossible(reason.clone()));
         }
-        if change.class.is_some() && !self.system.limits_classes() {
+        let can_limit = match (&change.class, &mut self.actuator) {
+            (Some(class), Ok(actuator)) if change.jobs.is_some() => actuator.can_limit(class, true),
+            _ => Ok(()),
+        };
+        if let Err(why) = can_limit {
             let text = format!(
-                "{} has no limit for a job type; without a type, the value is one for the threads of autopilot.manage",
+                "{} has no limit for a job type, and the autopilot can't limit it here: {why}; without a type, the value is one \
+                 for the threads of autopilot.manage",
                 self.system.name()
             );
             return Err(CommandError::NotPossible(text));

@@ -1,7 +1,7 @@
 //! What other threads see.
 
 use super::Autopilot;
-use crate::mode::Mode;
+use crate::mode::{JobSystem, Mode};
 use crate::view::{AutopilotStatus, ClassView, DatabaseView, LeaseView};
 
 /// Classes in a status.
@@ -33,9 +33,11 @@ impl Autopilot {
             system: self.system,
             groups: if is_off { Vec::new() } else { self.sampler.groups.clone() },
             is_changing: self.change_over.is_under_way(),
+            moves_jobs: self.settings.move_jobs && self.system == JobSystem::Sidekiq,
             cannot_act: self.cannot_act(),
             lease: self.lease(),
             problem: self.problem.clone().filter(|_| !is_off),
+            class_problem: self.class_problem.clone().filter(|_| !is_off),
             data_age_seconds: (age.is_finite() && !is_off).then_some(age),
             hold_for_seconds: self.settings.hold_for.as_secs_f64(),
             workers: self.sampler.workers(),

@@ -42,11 +42,37 @@ impl Autopilot {
 
     /// Returns whether a decision may be carried out now: where a change replaces processes, only after the last one.
     pub(super) fn may_change_now(&self, decision: &Decision) -> bool {
-        let is_slow = self.system == JobSystem::Sidekiq
-            && self.mode == Mode::On
-            && matches!(decision.change, Change::Threads { .. });
+        // A class is limited at once; a higher limit is another process.
+        let is_of_processes = match decision.change {
+            Change::Threads { .. } => true,
+            Change::Cap { from, to, .. } => from.is_some() && to.is_some() && from < to,
+            Change::Allocation { .. } | Change::FreshLane { .. } => false,
+        };
+        let is_slow = self.system == JobSystem::Sidekiq && self.mode == Mode::On && is_of_processes;
         let interval_seconds = self.settings.change_interval.as_secs_f64();
         !is_slow || self.change_over.may_begin(self.now_seconds(), interval_seconds)
+    }
+
+    /// Notes which classes can be limited now, and what is wrong with the limits in force.
+    pub(super) fn note_class_limits(&mut self) {
+        if self.system.limits_classes() {
+            return;
+        }
+        let acts = self.mode == Mode::On;
+        match &mut self.actuator {
+            Ok(actuator) => {
+                let can_limit = |class: &str| actuator.can_limit(class, acts).is_ok();
+                self.sampler.roster.set_limitable(can_limit);
+            }
+            Err(_) => self.sampler.roster.set_limitable(|_| false),
+        }
+        let problem = self.actuator.as_mut().ok().and_then(|actuator| actuator.class_problem());
+        if problem != self.class_problem {
+            if let Some(problem) = &problem {
+                self.note(EntryKind::Failure, format!("the limit of a job type: {problem}"));
+            }
+            self.class_problem = problem;
+        }
     }
 
     /// Names the class that alone slows the others down, where only an operator can do something about it.
@@ -63,10 +89,16 @@ impl Autopilot {
         if roster.find_class(name).is_none() {
             return;
         }
+        let why = match &mut self.actuator {
+            Ok(actuator) => actuator.can_limit(name, false).err(),
+            Err(_) => None,
+        };
+        let why = why.map(|why| format!(". The autopilot can't do that here: {why}"));
         let reason = format!(
-            "{}; {} has no limit for a job type: give {name} a queue and a process of its own, or pause its queue",
+            "{}; {} has no limit for a job type: give {name} a queue and a process of its own, or pause its queue{}",
             decision.reason,
-            self.system.name()
+            self.system.name(),
+            why.unwrap_or_default()
         );
         self.advise(&Decision { reason, forecast: None, ..decision });
     }

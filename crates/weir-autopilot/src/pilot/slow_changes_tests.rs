@@ -35,6 +35,8 @@ struct World {
     threads: Option<u32>,
     failure: Option<String>,
     is_set_by_hand: bool,
+    /// Whether types can be limited.
+    moves_jobs: bool,
 }
 
 impl World {
@@ -157,6 +159,19 @@ impl Actuator for Shared {
             world.limits = limits.clone();
         });
         Box::pin(async { Ok(()) })
+    }
+
+    fn can_limit(&mut self, class: &str, _: bool) -> Result<(), String> {
+        self.with(|world| match world.limits.classes.keys().find(|it| *it != class) {
+            Some(other) => Err(format!("{other} is limited")),
+            None if world.moves_jobs => Ok(()),
+            None => Err("autopilot.move_jobs is off".to_owned()),
+        })
+    }
+
+    fn describe_limit(&self, class: &str, queue: &str, jobs: Option<u32>) -> Option<String> {
+        let jobs = jobs.map_or("moved back".to_owned(), |jobs| format!("{jobs} threads"));
+        Some(format!("{class} of {queue}: {jobs}"))
     }
 
     fn progress(&mut self) -> ChangeProgress {
@@ -297,6 +312,9 @@ fn no_type_is_limited_where_none_can_be() {
         assert!(advice[0].text.starts_with("limited Job to 1 at once, 2 before: 8 sessions wait"));
         assert!(
             advice[0].text.contains("; the observed Sidekiq has no limit for a job type: give")
+                && advice[0].text.ends_with("can't do that here: autopilot.move_jobs is off"),
+            "{}",
+            advice[0].text
         );
         let of_type = OverrideChange {
             class: Some("Job".to_owned()),
@@ -306,6 +324,33 @@ fn no_type_is_limited_where_none_can_be() {
         let error = handle.set_override(of_type).await.unwrap_err().to_string();
         assert!(error.contains("has no limit for a job type"), "{error}");
         assert!(handle.status().limits.is_empty());
+    });
+}
+
+#[test]
+fn a_type_is_limited_where_its_jobs_can_be_moved() {
+    let (world, folder) = (Shared::default(), tempfile::tempdir().unwrap());
+    world.with(|world| world.moves_jobs = true);
+    fly(&world, folder.path(), Mode::On, async |handle| {
+        seconds(120).await;
+        world.with(|world| world.waits = 8);
+        seconds(30).await;
+        let first = entries(handle, EntryKind::Decision).pop().expect("a decision");
+        assert!(first.text.starts_with("limited Job to 1 at once, 2 before: "), "{}", first.text);
+        assert!(first.text.ends_with("; Job of q: 1 threads"), "{}", first.text);
+        let limits = world.with(|world| world.limits.clone());
+        assert_eq!(limits.class_queues["Job"], "q");
+        assert!(limits.classes.contains_key("Job") && limits.threads.is_none());
+        // One type at a time.
+        let other = OverrideChange {
+            class: Some("Other".to_owned()),
+            jobs: Some(2),
+            ..OverrideChange::default()
+        };
+        let error = handle.set_override(other).await.unwrap_err().to_string();
+        assert!(error.contains("can't limit it here: Job is limited"), "{error}");
+        handle.set_mode(ModeChange { mode: Mode::Off, by: "ann".to_owned() }).await.unwrap();
+        assert!(world.with(|world| world.limits.classes.is_empty()));
     });
 }
 

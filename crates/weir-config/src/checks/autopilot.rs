@@ -3,6 +3,7 @@
 use weir_autopilot::{AutopilotSettings, JobSystem, ManagedSystem, Mode, WatchedSystem};
 use weir_jobs::settings::StoreKind;
 use weir_settings::Report;
+use weir_supervisor::workers::JobSpec;
 
 use super::super::Settings;
 
@@ -10,6 +11,7 @@ use super::super::Settings;
 pub(super) fn check(settings: &Settings, report: &mut Report) {
     let autopilot = &settings.autopilot;
     check_manage(settings, report);
+    check_move_jobs(settings, report);
     let mode = AutopilotSettings::MODE.to_string();
     let is_on = autopilot.mode == Mode::On;
     if autopilot.mode != Mode::Off && settings.observe.postgres().is_none() {
@@ -82,6 +84,37 @@ fn check_manage(settings: &Settings, report: &mut Report) {
         }
         _ => {}
     }
+}
+
+/// Jobs are moved in one Redis, for a group that can serve them.
+fn check_move_jobs(settings: &Settings, report: &mut Report) {
+    if !settings.autopilot.move_jobs {
+        return;
+    }
+    let path = AutopilotSettings::MOVE_JOBS.to_string();
+    let groups: Vec<&str> =
+        settings.autopilot.manage.iter().filter_map(ManagedSystem::group).collect();
+    let limited = settings.limited_groups();
+    let is_able = |group: &&str| {
+        let serves = |it: &JobSpec| it.limited_of.as_deref() == Some(*group);
+        limited.iter().any(|it| it.jobs.as_ref().is_some_and(serves))
+    };
+    let shards = settings.observe.sources().redis.len();
+    let why = if groups.is_empty() {
+        "autopilot.manage lists no \"workers.NAME\" whose jobs could be moved".to_owned()
+    } else if !groups.iter().any(is_able) {
+        let named: Vec<String> = groups.iter().map(|group| format!("[workers.{group}]")).collect();
+        format!(
+            "{} can't serve the queue of a limited job type: it needs concurrency and queues, a name of 24 letters at most, and no \
+             other group or app that is called as it is with -limited at its end",
+            named.join(", ")
+        )
+    } else if shards > 1 {
+        format!("works with one Redis, and [[observe.redis]] has {shards}")
+    } else {
+        return;
+    };
+    report.error_at(&path, format!("{path}: {why}"));
 }
 
 /// Returns why the threads of a group cannot be changed.

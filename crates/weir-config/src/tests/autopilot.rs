@@ -82,3 +82,27 @@ fn what_is_watched_follows_from_what_is_managed_and_observed() {
     let error = errors(&format!("{DATABASE}[autopilot]\nmode = \"advise\"\nwatch = \"sidekiq\"\n"));
     assert!(error.contains("autopilot.watch: Sidekiq's jobs are seen through"), "{error}");
 }
+
+#[test]
+fn jobs_are_moved_in_one_redis_for_a_group_that_can_serve_them() {
+    let able = "[workers.sidekiq]\ncommand = [\"sidekiq\", \"-c\", \"{concurrency}\", \"{queues}\"]\nconcurrency = 10\n\
+        queues = [\"default\"]\n";
+    let with = |workers: &str, more: &str| {
+        format!("{DATABASE}{REDIS}{workers}[autopilot]\nmove_jobs = true\n{more}")
+    };
+    let manage = "manage = [\"workers.sidekiq\"]\n";
+    let groups = settings(&with(able, manage)).limited_groups();
+    let shown: Vec<_> = groups.iter().map(|it| (it.name.as_str(), it.processes)).collect();
+    assert_eq!(shown, [("sidekiq-limited", 0)]);
+    let twice = format!("{able}[workers.sidekiq-limited]\ncommand = [\"x\"]\n");
+    let shards = format!("{REDIS}{}", with(able, manage));
+    for (text, expected) in [
+        (with(able, ""), "autopilot.move_jobs: autopilot.manage lists no \"workers.NAME\""),
+        (with(SIDEKIQ, manage), "[workers.sidekiq] can't serve the queue of a limited job type"),
+        (with(&twice, manage), "no other group or app"),
+        (shards, "works with one Redis, and [[observe.redis]] has 2"),
+    ] {
+        let error = errors(&text);
+        assert!(error.contains(expected), "{error}");
+    }
+}

@@ -202,7 +202,7 @@ fn facts(status: &AutopilotStatus) -> Vec<(&'static str, String)> {
     ];
     if let Some((threads, limits)) = status.threads() {
         facts.push(("Threads", visible(&threads).into_owned()));
-        facts.push(("Limits", limits.to_owned()));
+        facts.push(("Limits", visible(&limits).into_owned()));
     }
     if let Some(age) = status.data_age_seconds {
         facts.push(("Age of the data", format!("{age:.0} s")));

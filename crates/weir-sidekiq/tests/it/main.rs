@@ -13,6 +13,7 @@ mod connections;
 mod contract;
 mod cost;
 mod latencies;
+mod limited_queues;
 mod limits;
 mod links;
 mod power_cut;

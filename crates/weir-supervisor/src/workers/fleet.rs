@@ -3,6 +3,7 @@
 mod commands;
 mod events;
 mod handover;
+mod limited_groups;
 mod overrides;
 mod reports;
 mod services;
@@ -142,6 +143,7 @@ impl Fleet {
             let jobs = spec.jobs.as_ref();
             rules.launch =
                 jobs.map(|jobs| jobs.launch_values(jobs.values.clone())).unwrap_or_default();
+            rules.has_one_process = jobs.is_some_and(|jobs| jobs.limited_of.is_some());
             match Blueprint::new(spec, run_folder) {
                 Ok(blueprint) => running.push(RunningGroup::new(blueprint, rules)),
                 Err(found) => spec_errors.extend(found),

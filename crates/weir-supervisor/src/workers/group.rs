@@ -24,6 +24,8 @@ pub(crate) struct WorkerGroup {
     pub(crate) launch: LaunchValues,
     /// Whether a start waits for the end of other processes, because their connections are in use.
     pub(crate) lacks_connections: bool,
+    /// A process ends before its successor starts, so that no more jobs run than its threads permit.
+    pub(crate) has_one_process: bool,
 }
 
 /// The result of [`WorkerGroup::run_due`] and [`WorkerGroup::roll`].
@@ -39,7 +41,16 @@ impl WorkerGroup {
         let target = usize::try_from(processes).unwrap_or(usize::MAX);
         let slots = (0..target).map(|_| WorkerSlot::new(times.clone())).collect();
         let (launch, lacks_connections) = (LaunchValues::default(), false);
-        Self { times, slots, target, is_paused: false, rolling: None, launch, lacks_connections }
+        Self {
+            times,
+            slots,
+            target,
+            is_paused: false,
+            rolling: None,
+            launch,
+            lacks_connections,
+            has_one_process: false,
+        }
     }
 
     /// Restores a group of an earlier program with the current timeouts.
@@ -49,7 +60,16 @@ impl WorkerGroup {
         let (target, rolling) = (carried.wanted, carried.rolling.clone());
         let (launch, lacks_connections) = (LaunchValues::default(), false);
         let is_paused = carried.is_paused;
-        Self { times, slots, target, is_paused, rolling, launch, lacks_connections }
+        Self {
+            times,
+            slots,
+            target,
+            is_paused,
+            rolling,
+            launch,
+            lacks_connections,
+            has_one_process: false,
+        }
     }
 
     /// Returns whether nothing runs and nothing will be started.
@@ -181,6 +201,7 @@ impl WorkerGroup {
     ) -> Result<Option<Action>, CommandError> {
         let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
         let replaced = match order(slot, self.launch.connections, room) {
+            ReplacementOrder::StartFirst if self.has_one_process => slot.replace_after_end(now),
             ReplacementOrder::StartFirst => slot.replace(numbers, now),
             ReplacementOrder::StopFirst => slot.replace_after_end(now),
             ReplacementOrder::Wait => Err("waits for connections (budget)".into()),

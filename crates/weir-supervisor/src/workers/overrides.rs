@@ -3,6 +3,7 @@
 
 pub(crate) mod file;
 pub(crate) mod in_force;
+pub(crate) mod room;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -114,6 +115,9 @@ pub struct JobGroupState {
     /// The limit of all groups together. None: there is no budget.
     #[serde(default)]
     pub connections_max: Option<u32>,
+    /// The group whose limited class of jobs this one serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_of: Option<String>,
 }
 
 impl Override {

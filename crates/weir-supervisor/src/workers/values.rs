@@ -23,6 +23,11 @@ pub struct JobSpec {
     pub connections_per_thread: u32,
     /// and this many in addition.
     pub connections_per_process: u32,
+    /// The group whose limited class of jobs this one serves. It then has a process only while a [`ParentCommand::Limit`]
+    /// says so, and no two at once.
+    ///
+    /// [`ParentCommand::Limit`]: crate::control::ParentCommand::Limit
+    pub limited_of: Option<String>,
 }
 
 /// Threads and queues of one process.
@@ -32,6 +37,12 @@ pub struct WorkerValues {
     pub threads: Option<u32>,
     /// As the command gets them, such as `mailers` or `mailers,2`.
     pub queues: Vec<String>,
+}
+
+/// Returns the name of the group that serves a limited class of jobs of this group.
+#[must_use]
+pub fn limited_group(group: &str) -> String {
+    format!("{group}-limited")
 }
 
 /// The values and the connections of a process, as it was started.

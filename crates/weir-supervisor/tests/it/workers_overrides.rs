@@ -318,3 +318,100 @@ fn a_limit_is_one_of_threads_and_can_be_ended_at_once() {
     rig.command(limit("mail", None)).expect("there is none");
     rig.stop_cleanly();
 }
+
+/// A group for a limited class of the jobs of `of`.
+fn limited_group(of: &GroupSpec, marker: &str) -> GroupSpec {
+    let name = of.name.to_string();
+    let mut spec = group(&weir_supervisor::workers::limited_group(&name), marker, 0, 10);
+    spec.jobs = spec.jobs.map(|jobs| JobSpec { limited_of: Some(name), ..jobs });
+    spec
+}
+
+fn class_limit(threads: u32, seconds: u64) -> OverrideRequest {
+    OverrideRequest {
+        processes: Some(1),
+        queues: Some(vec!["default_limited_Import".to_owned()]),
+        for_seconds: Some(seconds),
+        by: "autopilot".to_owned(),
+        ..self::threads(threads)
+    }
+}
+
+#[test]
+fn a_limited_class_has_a_process_within_the_budget_until_the_limit_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let marker = folder.path().display().to_string();
+    let groups = || {
+        let mail = group("mail", &marker, 2, 10);
+        let limited = limited_group(&mail, &marker);
+        vec![mail, limited]
+    };
+    let mut rig = Rig::start_within(groups(), limits(folder.path(), 20));
+    become_so(&marker, &[("10 default", 2)]);
+    let sampler = Sampler::start(&marker);
+    let class = |limited| limit("mail-limited", limited);
+    rig.command(class(Some(class_limit(3, 3_600)))).expect("limited");
+    become_so(&marker, &[("8 default", 2), ("3 default_limited_Import", 1)]);
+    // A higher limit: the other group does without more threads first, and no two processes serve the class.
+    rig.command(class(Some(class_limit(6, 3_600)))).expect("limited");
+    become_so(&marker, &[("7 default", 2), ("6 default_limited_Import", 1)]);
+    let refused = rig.command(class(Some(class_limit(19, 3_600)))).expect_err("too many");
+    assert!(refused.contains("mail-limited: 1 processes x 19 connections = 19"), "{refused}");
+    // A paused class has no process.
+    rig.command(class(None)).expect("ended");
+    become_so(&marker, &[("10 default", 2)]);
+    rig.command(class(Some(class_limit(3, 3_600)))).expect("limited");
+    become_so(&marker, &[("8 default", 2), ("3 default_limited_Import", 1)]);
+    let most = sampler.most();
+    assert!((19..=20).contains(&most), "{most}");
+    rig.stop_cleanly();
+    // It outlives the parent, and ends by itself.
+    let mut rig = Rig::start_within(groups(), limits(folder.path(), 20));
+    become_so(&marker, &[("8 default", 2), ("3 default_limited_Import", 1)]);
+    rig.command(class(Some(class_limit(3, 1)))).expect("renewed");
+    become_so(&marker, &[("10 default", 2)]);
+    rig.stop_cleanly();
+}
+
+#[test]
+fn a_limited_class_never_has_two_processes_also_where_there_is_no_budget() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let marker = folder.path().display().to_string();
+    let mail = group("mail", "of-mail", 1, 10);
+    let limited = limited_group(&mail, &marker);
+    let mut rig = Rig::start_within(vec![mail, limited], FleetLimits::default());
+    let class = |threads| limit("mail-limited", Some(class_limit(threads, 3_600)));
+    rig.command(class(5)).expect("limited");
+    become_so(&marker, &[("5 default_limited_Import", 1)]);
+    let sampler = Sampler::start(&marker);
+    for threads in [6, 4, 6] {
+        rig.command(class(threads)).expect("limited");
+        let expected = format!("{threads} default_limited_Import");
+        become_so(&marker, &[(expected.as_str(), 1)]);
+    }
+    assert_eq!(sampler.most(), 6);
+    rig.stop_cleanly();
+}
+
+#[test]
+fn operators_do_not_change_a_group_for_a_limited_class() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let marker = folder.path().display().to_string();
+    let mail = group("mail", &marker, 1, 10);
+    let limited = limited_group(&mail, &marker);
+    let mut rig = Rig::start_within(vec![mail, limited], limits(folder.path(), 12));
+    let name = "mail-limited".to_owned();
+    let scaled = ParentCommand::Scale { group: name.clone(), processes: 1 };
+    for command in [set(&name, threads(1)), scaled] {
+        let refused = rig.command(command).expect_err("its values are the limit's");
+        assert!(refused.contains("change that with weir autopilot override"), "{refused}");
+    }
+    // What an operator has set stays, also if there is no room beside it.
+    rig.command(set("mail", threads(11))).expect("set");
+    become_so(&marker, &[("11 default", 1)]);
+    let refused = rig.command(limit(&name, Some(class_limit(2, 60)))).expect_err("no room");
+    assert!(refused.contains("with 11 of other groups"), "{refused}");
+    rig.command(limit(&name, Some(class_limit(1, 60)))).expect("limited");
+    become_so(&marker, &[("11 default", 1), ("1 default_limited_Import", 1)]);
+    rig.stop_cleanly();
+}

@@ -29,7 +29,7 @@ use weir_jobs::temporary_limits::{RunningLimit, TemporaryLimits};
 use weir_observe::{JobSession, JobSessionsReader, PostgresSource};
 
 use self::job_reader::JobReader;
-use self::sidekiq::{SidekiqReader, ThreadLimiter, WorkerGroups};
+use self::sidekiq::{SidekiqReader, WorkerGroups, limiter};
 
 /// The running autopilot.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl WatchedJobs {
                 let names = manage.filter_map(|it| it.group().map(str::to_owned)).collect();
                 let groups = WorkerGroups::new(reported, names);
                 let interval = settings.observe.interval;
-                let limiter = ThreadLimiter::new(groups.clone(), parent_commands, clock.clone());
+                let limiter = limiter(settings, &groups, &parent_commands, clock);
                 let source = SidekiqReader::new(observed, groups, interval, clock.clone());
                 JobsAccess {
                     system: JobSystem::Sidekiq,

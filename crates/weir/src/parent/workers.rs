@@ -47,7 +47,8 @@ pub(super) fn groups(
     let job_groups = settings.workers.iter().filter(|_| Part::Workers.is_among(only));
     let job_groups =
         job_groups.map(|(name, workers)| Ok(workers.group(name, &settings.supervisor.restart)?));
-    groups.chain(job_groups).collect()
+    let limited = if Part::Workers.is_among(only) { settings.limited_groups() } else { Vec::new() };
+    groups.chain(job_groups).chain(limited.into_iter().map(Ok)).collect()
 }
 
 /// Other users may traverse it, regardless of the umask.

@@ -2,6 +2,7 @@
 
 mod lease;
 mod sidekiq;
+mod sidekiq_class;
 mod slow_database;
 
 use std::process::{Command, Stdio};

@@ -8,6 +8,7 @@ mod follow;
 mod healthy;
 mod jobs;
 mod killed;
+mod limited;
 mod meanwhile;
 mod observe;
 mod observed_figures;

@@ -63,7 +63,7 @@ fn jobs(status: &AutopilotStatus) {
     };
     output::line(&format!("jobs:      Sidekiq's: {busy} in progress, {waiting} waiting"));
     output::line(&format!("threads:   {}", printable(&threads)));
-    output::line(&format!("limits of: {limits}"));
+    output::line(&format!("limits of: {}", printable(&limits)));
 }
 
 fn database(database: &DatabaseView) {

@@ -102,7 +102,9 @@ impl Fleet {
             return Ok(());
         };
         let group = &mut self.groups[index];
+        let has_one_process = group.rules.has_one_process;
         group.rules = WorkerGroup::resume(Times::new(&group.blueprint.spec), carried);
+        group.rules.has_one_process = has_one_process;
         group.rules.retry(now);
         group.rolling = carried.shown.clone();
         let launch = self.launch_of(index);

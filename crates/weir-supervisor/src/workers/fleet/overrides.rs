@@ -45,12 +45,12 @@ impl Fleet {
         self
     }
 
-    fn override_of(&self, group: usize) -> Option<&Override> {
+    pub(super) fn override_of(&self, group: usize) -> Option<&Override> {
         self.overrides.kept.overrides.get(self.groups[group].blueprint.spec.name.as_str())
     }
 
     /// Returns the values of the settings.
-    fn configured(&self, group: usize) -> GroupValues {
+    pub(super) fn configured(&self, group: usize) -> GroupValues {
         let spec = &self.groups[group].blueprint.spec;
         let values = spec.jobs.as_ref().map(|jobs| jobs.values.clone()).unwrap_or_default();
         let (threads, queues) = (values.threads, values.queues);
@@ -70,20 +70,31 @@ impl Fleet {
     }
 
     /// Returns the values in force without a limit of threads.
-    fn unlimited(&self, group: usize, set: Option<&Override>) -> GroupValues {
+    pub(super) fn unlimited(&self, group: usize, set: Option<&Override>) -> GroupValues {
         let base = self.base(group);
         let blueprint = &self.groups[group].blueprint;
         set.map_or_else(|| base.clone(), |set| set.applied_to(&base, blueprint))
     }
 
-    fn limit_of(&self, group: usize) -> Option<&Override> {
+    pub(super) fn limit_of(&self, group: usize) -> Option<&Override> {
         self.overrides.kept.limits.get(self.groups[group].blueprint.spec.name.as_str())
     }
 
     /// Returns the values in force.
     fn in_force(&self, group: usize) -> GroupValues {
-        let set = self.override_of(group);
-        self.unlimited(group, set).limited(self.limit_of(group), set)
+        let (set, limit) = (self.override_of(group), self.limit_of(group));
+        if self.is_limited_group(group) {
+            return self.of_limited_group(group, limit);
+        }
+        let values = self.unlimited(group, set).limited(limit, set);
+        let needed = self.connections_of_limited(group);
+        let is_by_hand = set.is_some_and(|set| set.threads.is_some());
+        if needed == 0 || is_by_hand {
+            return values;
+        }
+        // No start exceeds the budget, so fewer than one thread each is only a longer wait.
+        let threads = self.threads_beside(group, &values, needed).unwrap_or(Some(1));
+        GroupValues { threads, ..values }
     }
 
     /// Returns the number of processes that the group should have.
@@ -104,7 +115,7 @@ impl Fleet {
 
     /// Returns the connections of all groups of job workers once the overrides that end until `at`
     /// (seconds since the Unix epoch) have ended. `change`: values of one of the groups.
-    fn planned_connections(
+    pub(super) fn planned_connections(
         &self,
         change: Option<(usize, &GroupValues)>,
         at: u64,
@@ -167,6 +178,7 @@ impl Fleet {
         now: Duration,
     ) -> Result<OverrideOutcome, CommandError> {
         let group = self.find_job_group(group)?;
+        self.ensure_is_not_limited_group(group)?;
         let before = self.override_of(group).cloned();
         let wall_clock = self.overrides.unix_seconds();
         let configured = self.configured(group);
@@ -227,7 +239,9 @@ impl Fleet {
         now: Duration,
     ) -> Result<(), CommandError> {
         let group = self.find_job_group(group)?;
-        if request.threads.is_none() || request.processes.is_some() || request.queues.is_some() {
+        let is_of_class = self.is_limited_group(group);
+        let has_more = request.processes.is_some() || request.queues.is_some();
+        if request.threads.is_none() || has_more && !is_of_class {
             return Err("a limit is one of threads, and of nothing else".into());
         }
         let wall_clock = self.overrides.unix_seconds();
@@ -235,7 +249,12 @@ impl Fleet {
         // It does not depend on the settings, and a report has room for their queues a few times only.
         let limit = request.check(blueprint, None, GroupValues::default(), wall_clock)?;
         let name = self.group_name(group);
-        let is_renewed = self.limit_of(group).is_some_and(|it| it.threads == limit.threads);
+        let is_renewed = self
+            .limit_of(group)
+            .is_some_and(|it| (it.threads, &it.queues) == (limit.threads, &limit.queues));
+        if is_of_class && !is_renewed {
+            self.check_limited_group(group, &limit)?;
+        }
         if !is_renewed {
             // Fewer connections than without the limit, so the budget has room for them.
             let all = self.unlimited(group, self.override_of(group));
@@ -257,7 +276,7 @@ impl Fleet {
         if is_renewed {
             self.report_group(group);
         } else {
-            self.apply_values(group, now);
+            self.apply_limit(group, now);
         }
         Ok(())
     }
@@ -272,7 +291,7 @@ impl Fleet {
         self.overrides.store(|kept| drop(kept.limits.remove(&name)))?;
         self.overrides.limits_end_at.remove(&name);
         tracing::info!(group = name, "the limit of threads of workers was ended");
-        self.apply_values(group, now);
+        self.apply_limit(group, now);
         Ok(())
     }
 
@@ -350,8 +369,16 @@ impl Fleet {
             remove(&mut self.overrides.kept);
         }
         if let Ok(group) = self.find(group) {
-            self.apply_values(group, now);
+            self.apply_limit(group, now);
         }
+    }
+
+    /// Applies the values of a group; of one that serves a limited class, also of the group that leaves room for it.
+    fn apply_limit(&mut self, group: usize, now: Duration) {
+        if let Some(limited_of) = self.limited_of(group) {
+            self.apply_values(limited_of, now);
+        }
+        self.apply_values(group, now);
     }
 
     /// Scales a group to what is in force now, and begins to replace processes with other values.
@@ -375,6 +402,7 @@ impl Fleet {
 
     /// Checks that a group may have this many processes, and keeps the number.
     pub(super) fn keep_scale(&mut self, group: usize, processes: u32) -> Result<(), CommandError> {
+        self.ensure_is_not_limited_group(group)?;
         let name = self.group_name(group);
         if self.overrides_processes(group) {
             return Err(format!(
@@ -413,6 +441,7 @@ impl Fleet {
             }),
             limit: self.limit_of(group).cloned(),
             unlimited_threads: self.unlimited(group, set).threads,
+            limited_of: jobs.limited_of.clone(),
             configured: shortened(configured),
             in_force,
         })

@@ -1,7 +1,10 @@
 //! Sidekiq for the autopilot: its load as the observer samples it, and the threads of groups of workers as the parent runs
 //! them.
 
+mod class_limiter;
+mod class_mover;
 mod groups;
+mod limiter;
 mod load;
 mod thread_limiter;
 
@@ -9,15 +12,20 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use weir_admin::observed::Observed;
+use weir_admin::workers::ParentCommands;
 use weir_advisor::observation::{Fact, Missing, SidekiqObservation};
 use weir_autopilot::load::JobsLoad;
 use weir_autopilot::sources::JobSource;
 use weir_base::clock::{Clock, Timestamp};
+use weir_config::Settings;
 
+use self::class_limiter::ClassLimiter;
+use self::class_mover::ClassMover;
 use self::groups::NOT_REPORTED;
 pub(super) use self::groups::WorkerGroups;
+pub(super) use self::limiter::SidekiqLimiter;
 use self::load::SidekiqLoad;
-pub(super) use self::thread_limiter::ThreadLimiter;
+use self::thread_limiter::ThreadLimiter;
 
 /// Samples that may be late before that is an error.
 const INTERVALS_MAX: u32 = 4;
@@ -80,6 +88,33 @@ impl JobSource for SidekiqReader {
         let read = self.read();
         Box::pin(async { read })
     }
+}
+
+/// Returns what carries out the limits for groups of workers.
+pub(super) fn limiter(
+    settings: &Settings,
+    groups: &WorkerGroups,
+    parent: &ParentCommands,
+    clock: &Clock,
+) -> SidekiqLimiter {
+    let sources = settings.observe.sources();
+    let refusal = match (settings.autopilot.move_jobs, sources.redis.len()) {
+        (false, _) => Some("autopilot.move_jobs is off".to_owned()),
+        (true, 2..) => Some(
+            "autopilot.move_jobs works with one Redis, and [[observe.redis]] has several"
+                .to_owned(),
+        ),
+        (true, _) => None,
+    };
+    // What an earlier process has left is brought back also if it is off now.
+    let mover = match sources.redis.as_slice() {
+        [redis] => Some(ClassMover::new(redis.clone(), sources.limits, groups.clone())),
+        _ => None,
+    };
+    let (parent, clock) = (parent.clone(), clock.clone());
+    let threads = ThreadLimiter::new(groups.clone(), parent.clone(), clock.clone());
+    let classes = ClassLimiter::new(groups.clone(), parent, clock, mover, refusal);
+    SidekiqLimiter::new(threads, classes)
 }
 
 fn known(jobs: &Fact<SidekiqObservation>) -> Result<&SidekiqObservation, String> {

@@ -14,8 +14,9 @@ pub(in crate::compose) fn groups(settings: &Settings) -> Groups {
     let job_groups = settings.workers.iter();
     let job_groups = job_groups.filter(|(_, own)| own.launch.dump_signal.is_some());
     let job_groups = job_groups.map(|(name, _)| name.clone());
+    let limited = settings.limited_groups().into_iter().map(|group| group.name.to_string());
     Groups {
-        job_groups: settings.workers.keys().cloned().collect(),
+        job_groups: settings.workers.keys().cloned().chain(limited).collect(),
         with_dump: dumping_apps.chain(job_groups).collect(),
         apps: apps().map(|(name, _)| name.clone()).collect(),
     }

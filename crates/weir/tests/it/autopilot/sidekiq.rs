@@ -229,6 +229,7 @@ fn off_returns_the_threads_and_a_killed_weir_leaves_no_limit() {
     let by_type = ["autopilot", "override", "3", "--class", "Sum", "--data-dir", "data"];
     let error = String::from_utf8_lossy(&weir.site.run(&by_type).stderr).into_owned();
     assert!(error.contains("the observed Sidekiq has no limit for a job type"), "{error}");
+    assert!(error.contains("autopilot.move_jobs is off"), "{error}");
     json(&weir, &["autopilot", "override", "5", "--for", "10m"]);
     become_threads(&weir, "2");
     json(&weir, &["autopilot", "off"]);

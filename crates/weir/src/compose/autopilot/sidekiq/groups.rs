@@ -7,7 +7,8 @@ use weir_admin::workers::{JobGroupState, Reported};
 use weir_advisor::observation::{JobProcess, ProcessPresence};
 use weir_autopilot::thread_groups::ThreadGroup;
 use weir_base::node::hostname;
-use weir_supervisor::control::RollingState;
+use weir_supervisor::control::{RollingState, Vacancy};
+use weir_supervisor::workers::limited_group;
 
 /// Generations of parents that are followed from a Sidekiq process to the command of its group.
 const PARENTS_MAX: usize = 4;
@@ -24,6 +25,8 @@ pub(in crate::compose::autopilot) struct WorkerGroups {
     hostname: Arc<str>,
     /// Threads of each group's processes by their last heartbeats.
     threads: Arc<Mutex<BTreeMap<String, u32>>>,
+    /// The queues of limited classes, and the queues that their jobs are from.
+    limited_queues: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 /// A group that may be changed, as the parent has reported it.
@@ -45,6 +48,8 @@ pub(super) struct ObservedWorkers<'a> {
     pub(super) queues: BTreeSet<String>,
     /// Any process can be changed, by whoever has started it.
     pub(super) are_all: bool,
+    /// The queues of limited classes, and the queues that their jobs are from.
+    pub(super) limited_queues: BTreeMap<String, String>,
 }
 
 impl ObservedWorkers<'_> {
@@ -59,7 +64,8 @@ impl WorkerGroups {
         names: Vec<String>,
     ) -> Self {
         let (names, hostname) = (names.into(), hostname().into());
-        Self { reported, names, hostname, threads: Arc::default() }
+        let (threads, limited_queues) = (Arc::default(), Arc::default());
+        Self { reported, names, hostname, threads, limited_queues }
     }
 
     pub(super) fn has_names(&self) -> bool {
@@ -87,6 +93,47 @@ impl WorkerGroups {
         self.names.iter().filter_map(group).collect()
     }
 
+    /// Returns the group that serves a limited class of a group's jobs, if the parent has one.
+    pub(super) fn limited_group(&self, name: &str) -> Option<GroupNow> {
+        let name = limited_group(name);
+        let reported = self.reported();
+        let group = reported.groups.get(&name)?;
+        let state = group.jobs.as_deref().filter(|jobs| jobs.limited_of.is_some())?.clone();
+        Some(GroupNow { name, state, rolling: group.rolling.clone() })
+    }
+
+    /// Returns those of all groups that may be changed.
+    pub(super) fn limited_groups(&self) -> Vec<GroupNow> {
+        self.names.iter().filter_map(|name| self.limited_group(name)).collect()
+    }
+
+    /// Returns whether a process that serves a limited class runs.
+    pub(super) fn serves_limited_queue(&self) -> bool {
+        let names: Vec<String> = self.names.iter().map(|name| limited_group(name)).collect();
+        let reported = self.reported();
+        reported.processes().any(|process| names.contains(&process.group))
+    }
+
+    /// Returns why a process for a limited class does not start.
+    pub(super) fn failure_of_limited(&self) -> Option<String> {
+        let names: Vec<String> = self.names.iter().map(|name| limited_group(name)).collect();
+        let reported = self.reported();
+        let slots = reported.slots.iter().filter(|((group, _), _)| names.contains(group));
+        let failed = slots.filter_map(|((group, _), slot)| match &slot.vacancy {
+            Some(Vacancy::Failed { reason, .. }) => Some(format!("workers.{group}: {reason}")),
+            _ => None,
+        });
+        failed.into_iter().next()
+    }
+
+    pub(super) fn note_limited_queues(&self, queues: BTreeMap<String, String>) {
+        *self.limited() = queues;
+    }
+
+    fn limited(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.limited_queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the threads of a group's processes by their last heartbeats.
     pub(super) fn observed_threads(&self, group: &str) -> Option<u32> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).get(group).copied()
@@ -111,8 +158,11 @@ impl WorkerGroups {
                 known.filter_map(|(name, it)| Some((name.clone(), it.jobs.as_deref()?.clone())));
             (pids, known.collect::<BTreeMap<String, JobGroupState>>())
         };
-        let mut workers =
-            ObservedWorkers { are_all: !self.has_names(), ..ObservedWorkers::default() };
+        let mut workers = ObservedWorkers {
+            are_all: !self.has_names(),
+            limited_queues: self.limited().clone(),
+            ..ObservedWorkers::default()
+        };
         let mut others = Vec::new();
         for process in processes.iter().filter(|process| is_running(process) && !process.quiet) {
             match self.group_of(process, &pids) {
@@ -202,7 +252,7 @@ pub(super) fn threads_of(process: &JobProcess) -> u32 {
 }
 
 /// Returns the name of a queue as the command gets it, which may have a weight.
-fn queue_name(argument: &str) -> &str {
+pub(super) fn queue_name(argument: &str) -> &str {
     argument.split_once(',').map_or(argument, |(name, _)| name)
 }
 

@@ -62,7 +62,7 @@ impl SidekiqLoad {
         let span_seconds = (at_seconds - before.at_seconds).max(0.0);
         let counted = processed.saturating_sub(before.processed) as f64;
         let ended = if beats_seconds > 0.0 { counted / beats_seconds * span_seconds } else { 0.0 };
-        self.count_classes(jobs, ended, span_seconds);
+        self.count_classes(jobs, ended, span_seconds, &workers.limited_queues);
         for queue in &jobs.queues {
             *self.pushed.entry(queue.name.clone()).or_default() += arrived(queue, span_seconds);
         }
@@ -82,7 +82,15 @@ impl SidekiqLoad {
         })
     }
 
-    fn count_classes(&mut self, jobs: &SidekiqObservation, ended: f64, span_seconds: f64) {
+    /// `limited`: queues of limited classes, whose jobs count as those of the queues that they are from.
+    fn count_classes(
+        &mut self,
+        jobs: &SidekiqObservation,
+        ended: f64,
+        span_seconds: f64,
+        limited: &BTreeMap<String, String>,
+    ) {
+        let source = |queue: &str| limited.get(queue).map_or(queue, String::as_str).to_owned();
         let mut running: BTreeMap<(&str, &str), u32> = BTreeMap::new();
         for job in jobs.processes.iter().flat_map(|process| &process.in_hand) {
             *running.entry((&job.class, &job.queue)).or_default() += 1;
@@ -96,7 +104,7 @@ impl SidekiqLoad {
         }
         for ((class, queue), count) in running {
             if let Some(totals) = self.totals_of(class) {
-                queue.clone_into(&mut totals.queue);
+                totals.queue = source(queue);
                 totals.in_flight += count;
                 totals.run_seconds += f64::from(count) * span_seconds / 2.0;
             }
@@ -104,7 +112,7 @@ impl SidekiqLoad {
         for queue in &seen {
             for (class, _) in &queue.waiting {
                 if let Some(totals) = self.totals_of(class).filter(|it| it.queue.is_empty()) {
-                    totals.queue.clone_from(&queue.name);
+                    totals.queue = source(&queue.name);
                 }
             }
         }

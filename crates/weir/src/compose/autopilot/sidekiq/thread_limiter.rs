@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use weir_admin::workers::{OverrideRequest, ParentCommands};
-use weir_autopilot::sources::{Actuator, CarriedLimits, ChangeProgress};
+use weir_autopilot::sources::{CarriedLimits, ChangeProgress};
 use weir_autopilot::thread_groups::{ThreadGroup, split};
 use weir_base::clock::Clock;
 use weir_supervisor::control::{ParentCommand, RollingState};
@@ -13,17 +12,17 @@ use weir_supervisor::control::{ParentCommand, RollingState};
 use super::groups::{GroupNow, NOT_REPORTED, WorkerGroups, thread_group};
 
 /// Time until the parent accepts or rejects a limit. Less than the shortest time limit of a request by default.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// A limit is renewed when less than this share of its time is left: each renewal is written to the disk.
-const RENEWED_BELOW: f64 = 0.75;
+pub(super) const RENEWED_BELOW: f64 = 0.75;
 /// How long new processes may take to send a heartbeat with their threads, after the parent counts them as ready.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(300);
-const BY: &str = "autopilot";
-const REASON: &str = "weir autopilot journal has the reason";
+pub(super) const BY: &str = "autopilot";
+pub(super) const REASON: &str = "weir autopilot journal has the reason";
 
 /// Limits the threads of groups of workers.
 #[derive(Debug)]
-pub(in crate::compose::autopilot) struct ThreadLimiter {
+pub(super) struct ThreadLimiter {
     groups: WorkerGroups,
     parent: ParentCommands,
     clock: Clock,
@@ -34,15 +33,18 @@ pub(in crate::compose::autopilot) struct ThreadLimiter {
 }
 
 impl ThreadLimiter {
-    pub(in crate::compose::autopilot) fn new(
-        groups: WorkerGroups,
-        parent: ParentCommands,
-        clock: Clock,
-    ) -> Self {
+    pub(super) fn new(groups: WorkerGroups, parent: ParentCommands, clock: Clock) -> Self {
         Self { groups, parent, clock, wanted: None, differs_since: None }
     }
 
-    async fn carry_out(&mut self, threads: Option<u32>, lease: Duration) -> Result<(), String> {
+    /// Limits the threads of all groups together, or renews that.
+    pub(super) async fn carry_out(
+        &mut self,
+        limits: &CarriedLimits,
+        lease: Duration,
+    ) -> Result<(), String> {
+        self.wanted = Some(limits.clone());
+        let threads = limits.threads;
         let groups = self.groups.now();
         if !self.groups.are_reported() {
             return Err(NOT_REPORTED.to_owned());
@@ -78,7 +80,8 @@ impl ThreadLimiter {
         failed.map_or(Ok(()), Err)
     }
 
-    fn now(&mut self) -> ChangeProgress {
+    /// Returns whether the last change is in effect.
+    pub(super) fn progress(&mut self) -> ChangeProgress {
         let groups = self.groups.now();
         if let Some(failed) = groups.iter().find_map(GroupNow::failure) {
             return ChangeProgress::Failed(failed);
@@ -112,21 +115,6 @@ impl ThreadLimiter {
             true => ChangeProgress::UnderWay,
             false => ChangeProgress::Failed(differing),
         }
-    }
-}
-
-impl Actuator for ThreadLimiter {
-    fn apply<'a>(
-        &'a mut self,
-        limits: &'a CarriedLimits,
-        lease: Duration,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        self.wanted = Some(limits.clone());
-        Box::pin(self.carry_out(limits.threads, lease))
-    }
-
-    fn progress(&mut self) -> ChangeProgress {
-        self.now()
     }
 }
 

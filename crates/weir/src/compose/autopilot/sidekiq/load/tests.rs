@@ -128,3 +128,24 @@ fn a_count_that_begins_again_is_no_work() {
     let next = add(&mut load, 10.0, &sample(3, process(0.0, &[]), queues())).unwrap();
     assert_eq!(ended(&next, "Push"), 0);
 }
+
+#[test]
+fn jobs_of_a_limited_class_count_for_the_queue_that_they_are_from() {
+    let mut load = SidekiqLoad::default();
+    let limited = "push_limited_Import";
+    let running = [("Push", "push"), ("Import", limited)];
+    let queues =
+        vec![queue("push", 0, 20.0, &[("Push", 0)]), queue(limited, 100, 5.0, &[("Import", 40)])];
+    let jobs = sample(1_000, process(4.0, &running), queues);
+    let workers = ObservedWorkers {
+        queues: BTreeSet::from(["push".to_owned()]),
+        limited_queues: BTreeMap::from([(limited.to_owned(), "push".to_owned())]),
+        ..ObservedWorkers::default()
+    };
+    let load = load.add(100.0, &jobs, &workers).unwrap();
+    let import = load.classes.iter().find(|it| it.name == "Import").unwrap();
+    assert_eq!((import.queue.as_str(), import.in_flight), ("push", 1));
+    let of = |name: &str| load.queues.iter().find(|it| it.name == name).unwrap();
+    assert!(of(limited).is_unmanaged && !of("push").is_unmanaged);
+    assert_eq!(of(limited).waiting_by_class, [("Import".to_owned(), 100)]);
+}
