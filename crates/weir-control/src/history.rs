@@ -55,6 +55,13 @@ impl ClassHistory {
         Some(window.database_seconds()? / self.base_seconds.filter(|base| *base > 1e-6)?)
     }
 
+    /// Returns whether its jobs are certain to take longer than in calm times.
+    fn has_become_expensive(&self, settings: &Settings) -> bool {
+        let high =
+            settings.slowdown_high + settings.certain_errors * self.standard_error(&self.recent);
+        self.is_normal_known && self.cost().is_some_and(|cost| cost >= high)
+    }
+
     /// Returns the relative standard error of the cost.
     fn standard_error(&self, window: &Recent) -> f64 {
         VARIATION * (1.0 / window.finished.max(1.0) + 1.0 / self.normal.finished.max(1.0)).sqrt()
@@ -133,7 +140,7 @@ impl History {
         let is_calm = self.is_calm(&sample, roster, settings);
         self.calm_since_seconds = since(self.calm_since_seconds, is_calm, &sample);
         if self.is_normal(is_calm, &sample, roster) && is_warm {
-            self.learn(&sample, settings);
+            self.learn(&sample, is_calm, settings);
         }
         self.note_work(&sample);
         let at_seconds = sample.at_seconds;
@@ -172,8 +179,12 @@ impl History {
         is_idle && (is_calm || is_chronic)
     }
 
-    fn learn(&mut self, sample: &LoadSample, settings: &Settings) {
+    fn learn(&mut self, sample: &LoadSample, is_calm: bool, settings: &Settings) {
         for (class, load) in self.classes.iter_mut().zip(&sample.classes) {
+            // A class may become expensive before anything else is slow.
+            if is_calm && class.has_become_expensive(settings) {
+                continue;
+            }
             class.normal.add(load.over(sample.span_seconds), settings.normal_seconds);
             class.base_seconds = class.normal.database_seconds().or(class.base_seconds);
             class.is_normal_known |= class.normal.database_seconds().is_some();
