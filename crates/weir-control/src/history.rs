@@ -24,6 +24,8 @@ const FORGET_SECONDS: f64 = 36_000.0;
 const LEARNS_AFTER_SECONDS: f64 = 30.0;
 /// After this time without a backlog, values are normal whatever they are.
 const CHRONIC_SECONDS: f64 = 600.0;
+/// Values of so many seconds without a backlog are normal.
+const CANDIDATE_SECONDS: f64 = 30.0;
 /// Where no job waits for longer, there are enough threads.
 const IDLE_AGE_SECONDS: f64 = 10.0;
 /// Standard deviation of the times in the database, in their mean: between that of exponential and of log-normal times.
@@ -36,6 +38,8 @@ pub struct ClassHistory {
     pub recent: Recent,
     /// The same over a longer time: more certain, and later.
     pub longer: Recent,
+    /// Values of the last seconds, which are normal if no backlog follows at once.
+    pub candidate: Recent,
     /// Values of calm times.
     pub normal: Recent,
     /// Whether there were calm times: otherwise normal values are those of the best times so far.
@@ -53,13 +57,6 @@ impl ClassHistory {
 
     fn cost_in(&self, window: &Recent) -> Option<f64> {
         Some(window.database_seconds()? / self.base_seconds.filter(|base| *base > 1e-6)?)
-    }
-
-    /// Returns whether its jobs are certain to take longer than in calm times.
-    fn has_become_expensive(&self, settings: &Settings) -> bool {
-        let high =
-            settings.slowdown_high + settings.certain_errors * self.standard_error(&self.recent);
-        self.is_normal_known && self.cost().is_some_and(|cost| cost >= high)
     }
 
     /// Returns the relative standard error of the cost.
@@ -140,7 +137,10 @@ impl History {
         let is_calm = self.is_calm(&sample, roster, settings);
         self.calm_since_seconds = since(self.calm_since_seconds, is_calm, &sample);
         if self.is_normal(is_calm, &sample, roster) && is_warm {
-            self.learn(&sample, is_calm, settings);
+            self.learn(&sample, settings);
+        } else {
+            // What preceded a backlog may be its beginning.
+            self.classes.iter_mut().for_each(|class| class.candidate = Recent::default());
         }
         self.note_work(&sample);
         let at_seconds = sample.at_seconds;
@@ -179,13 +179,13 @@ impl History {
         is_idle && (is_calm || is_chronic)
     }
 
-    fn learn(&mut self, sample: &LoadSample, is_calm: bool, settings: &Settings) {
+    fn learn(&mut self, sample: &LoadSample, settings: &Settings) {
         for (class, load) in self.classes.iter_mut().zip(&sample.classes) {
-            // A class may become expensive before anything else is slow.
-            if is_calm && class.has_become_expensive(settings) {
+            class.candidate.add(load.over(sample.span_seconds), f64::INFINITY);
+            if class.candidate.span_seconds < CANDIDATE_SECONDS {
                 continue;
             }
-            class.normal.add(load.over(sample.span_seconds), settings.normal_seconds);
+            class.normal.add(std::mem::take(&mut class.candidate), settings.normal_seconds);
             class.base_seconds = class.normal.database_seconds().or(class.base_seconds);
             class.is_normal_known |= class.normal.database_seconds().is_some();
         }
