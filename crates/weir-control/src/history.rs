@@ -20,11 +20,11 @@ const LESS: f64 = 0.6;
 
 /// What the database has served at full speed counts for about this long.
 const FORGET_SECONDS: f64 = 36_000.0;
-/// Nothing is learnt while the first jobs after a start are in progress.
+/// Nothing is learned while the first jobs after a start are in progress.
 const LEARNS_AFTER_SECONDS: f64 = 30.0;
-/// After this time without a backlog, values are normal whatever they are.
+/// After this time without a backlog, all values are normal, also those of a slow database.
 const CHRONIC_SECONDS: f64 = 600.0;
-/// Values of so many seconds without a backlog are normal.
+/// Values are learned in blocks of this length. A backlog discards the current block, which may show its beginning.
 const CANDIDATE_SECONDS: f64 = 30.0;
 /// Where no job waits for longer, there are enough threads.
 const IDLE_AGE_SECONDS: f64 = 10.0;
@@ -38,7 +38,7 @@ pub struct ClassHistory {
     pub recent: Recent,
     /// The same over a longer time: more certain, and later.
     pub longer: Recent,
-    /// Values of the last seconds, which are normal if no backlog follows at once.
+    /// The current block of values, which become normal if no backlog interrupts it.
     pub candidate: Recent,
     /// Values of calm times.
     pub normal: Recent,
@@ -139,7 +139,6 @@ impl History {
         if self.is_normal(is_calm, &sample, roster) && is_warm {
             self.learn(&sample, settings);
         } else {
-            // What preceded a backlog may be its beginning.
             self.classes.iter_mut().for_each(|class| class.candidate = Recent::default());
         }
         self.note_work(&sample);
@@ -152,28 +151,25 @@ impl History {
     fn is_calm(&self, sample: &LoadSample, roster: &Roster, settings: &Settings) -> bool {
         let mut queues = sample.queues.iter().zip(&roster.queues);
         let is_late = queues.any(|(queue, info)| queue.oldest_age_seconds > info.target_seconds);
-        let is_blocked = sample.database.is_some_and(|it| it.waiting_for_connection > 1.0);
-        !is_late && !is_blocked && !self.is_slow(None, settings)
+        !is_late && !waits_for_connection(sample) && !self.is_slow(None, settings)
     }
 
-    /// Returns whether jobs hardly wait for a thread.
+    /// Returns whether jobs wait neither for a thread nor for a connection, apart from moments.
     fn is_idle(sample: &LoadSample, roster: &Roster) -> bool {
-        if sample.database.is_some_and(|it| it.waiting_for_connection > 1.0) {
-            return false;
-        }
         let mut queues = sample.queues.iter().zip(&roster.queues);
-        queues.all(|(queue, info)| {
+        let is_short = queues.all(|(queue, info)| {
             queue.oldest_age_seconds <= IDLE_AGE_SECONDS.min(info.target_seconds)
-        })
+        });
+        is_short && !waits_for_connection(sample)
     }
 
-    /// Returns whether values are normal. That must hardly depend on the values: those that are low by chance would drag the
-    /// normal ones down.
+    /// Returns whether the values of a sample are normal. The waits of jobs decide: learning only from low values would make the
+    /// normal ones lower and lower.
     fn is_normal(&mut self, is_calm: bool, sample: &LoadSample, roster: &Roster) -> bool {
         let is_idle = Self::is_idle(sample, roster);
         self.idle_since_seconds = since(self.idle_since_seconds, is_idle, sample);
         let lasts = |seconds: f64| sample.at_seconds - seconds;
-        // A slow database without any effect for so long is the normal one, or what was learnt is wrong.
+        // A slow database without any effect for so long is the normal one, or what was learned is wrong.
         let is_chronic =
             self.idle_since_seconds.is_some_and(|since| lasts(since) >= CHRONIC_SECONDS);
         is_idle && (is_calm || is_chronic)
@@ -207,9 +203,7 @@ impl History {
         let sessions: f64 = sample.classes.iter().map(|class| class.sessions).sum();
         self.covariance.add(sessions, work / span_seconds.max(1e-9));
     }
-}
 
-impl History {
     /// Returns the work that was done recently, in sessions of an idle database: with a slowdown of 2, each session does
     /// half of what it could.
     #[must_use]
@@ -315,6 +309,11 @@ impl ClassHistory {
             Some(_) => {}
         }
     }
+}
+
+/// Returns whether jobs wait for a connection of the pool.
+fn waits_for_connection(sample: &LoadSample) -> bool {
+    sample.database.is_some_and(|it| it.waiting_for_connection > 1.0)
 }
 
 /// Returns since when something holds.

@@ -11,9 +11,10 @@ pub struct Settings {
     pub hold_for_seconds: f64,
     /// Recent values are averages over about this time: long enough for some jobs, short enough to act within a minute.
     pub recent_seconds: f64,
-    /// The longer time, for what does not have to be seen at once.
+    /// Averages for estimates that need more jobs than those of `recent_seconds` are over about this time, since the last change
+    /// of threads.
     pub longer_seconds: f64,
-    /// So many standard errors make a slowdown certain at once.
+    /// A slowdown that exceeds `slowdown_high` by this many standard errors over `recent_seconds` is believed at once.
     pub certain_errors: f64,
     /// Normal values are averages over about this time.
     pub normal_seconds: f64,
@@ -21,8 +22,7 @@ pub struct Settings {
     pub slowdown_high: f64,
     /// .. below this one it has room for more ..
     pub slowdown_low: f64,
-    /// .. both are higher by this many standard errors of the slowdown: with 75 jobs in the recent past 1.5 and 1.25,
-    /// with 6,000 jobs 1.15 and 1.07 ..
+    /// .. both are higher by this many standard errors of the slowdown (0.13 if one class with 75 recent jobs decides) ..
     pub slowdown_errors: (f64, f64),
     /// .. and at most so high.
     pub slowdown_most: (f64, f64),
@@ -34,8 +34,8 @@ pub struct Settings {
     pub careful_for_seconds: f64,
     /// Threads shrink to this share at a time, at most.
     pub shrink_least: f64,
-    /// Threads never shrink below this share of the static plan, because an estimate can be wrong for long, and the plan was
-    /// made for more than the normal load; and never below the second one from `slowdown_certain` on.
+    /// Threads never shrink below this share of the static plan or those that the normal load keeps busy, whichever is less,
+    /// because an estimate can be wrong for long; and never below the second share, which is the limit from `slowdown_certain` on.
     pub threads_least: (f64, f64),
     /// From this slowdown on, the database does not do less because it has fewer sessions.
     pub slowdown_saturated: f64,

@@ -155,10 +155,11 @@ fn left_to_others(context: &Context<'_>) -> u32 {
                 .get(*class)
                 .is_some_and(|load| load.waiting > 0 && load.in_flight >= cap)
     };
+    if !caps.into_iter().any(|(class, cap)| is_at_limit(class, *cap)) {
+        return 0;
+    }
     let limit = context.state.controls.threads.unwrap_or(context.state.static_threads);
-    let mut at_limit = caps.filter(|(class, cap)| is_at_limit(class, **cap));
-    let idle = limit.saturating_sub(context.sample.threads.busy);
-    at_limit.next().map_or(0, |_| idle.min(limit / 2))
+    limit.saturating_sub(context.sample.threads.busy).min(limit / 2)
 }
 
 /// Without a backlog the number of threads limits nothing, and the static plan is in force again.

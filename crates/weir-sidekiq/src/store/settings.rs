@@ -55,9 +55,9 @@ pub struct RedisStoreSettings {
     /// How often Sentinels are asked whether the connected server is still the primary.
     #[setting(advanced, range = Duration::from_millis(100)..=Duration::from_secs(60), default = SECOND)]
     pub sentinel_interval: Duration,
-    /// From this time for a round trip to Redis on, each FETCH asks Redis by itself first instead of
-    /// sharing the next question with others. On one machine a round trip takes a tenth of a
-    /// millisecond, between machines of one site a half or more.
+    /// If a round trip to Redis takes at least this long, each FETCH asks Redis by itself first instead
+    /// of sharing the next query with other FETCHes. A round trip takes about 0.1 ms on one machine and
+    /// 0.5 ms or more between machines of one site.
     #[setting(advanced, range = Duration::ZERO..=SECOND, default = Duration::from_micros(300))]
     pub ask_alone_from: Duration,
     /// The longest wait before another attempt to connect.
