@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::site_check;
+use crate::{doc_tests, site_check};
 
 /// Source files that define requests of the admin API.
 const ROUTES: &str = "crates/weir-admin/src/";
@@ -20,6 +20,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let files = tracked(root)?;
     let mut problems = undocumented_routes(root, &files)?;
     problems.extend(site_check::check(weir_docs::library()));
+    problems.extend(doc_tests::check(root)?);
     let mut pages = 0;
     for file in &files {
         // Not text, or gone from the folder but not from the index.

@@ -4,7 +4,7 @@
 //! - [`licences`]: every dependency has a licence that deny.toml allows; `licences write FILE` writes the texts
 //!   ([`licence_texts`]).
 //! - [`docs`]: links resolve, docs/SUMMARY.md lists all pages ([`site_check`]), the admin API is described, nothing
-//!   names a developer's machine; settings that pages and messages name with their section are in the reference
+//!   names a developer's machine; examples of the code's documentation are tested ([`doc_tests`]); settings that pages and messages name with their section are in the reference
 //!   ([`settings`]); docs/versions.md has the numbers of the data formats ([`formats`]).
 //! - [`words`]: words that the glossary replaces are not used where users read them.
 //! - [`dashboards`]: deploy/grafana matches the definitions of the metrics, and alert rules name existing metrics;
@@ -30,6 +30,7 @@ mod archive;
 mod circles;
 mod dashboards;
 mod dependencies;
+mod doc_tests;
 mod docs;
 mod edges;
 mod executables;

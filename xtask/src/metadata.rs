@@ -24,6 +24,14 @@ pub(crate) struct Package {
     #[serde(default)]
     manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
+    #[serde(default)]
+    pub(crate) targets: Vec<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    kind: Vec<String>,
+    pub(crate) doctest: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,6 +62,12 @@ pub(crate) fn tree(root: &Path, arguments: &[&str]) -> anyhow::Result<BTreeSet<(
         Some((name.to_owned(), version.to_owned()))
     });
     Ok(packages.collect())
+}
+
+impl Target {
+    pub(crate) fn is_library(&self) -> bool {
+        self.kind.iter().any(|kind| kind == "lib" || kind == "proc-macro")
+    }
 }
 
 impl Package {

@@ -32,10 +32,7 @@ pub(crate) struct SourceFile {
 pub(crate) fn read(metadata: &Metadata) -> anyhow::Result<Vec<CrateSources>> {
     let crates = metadata.members().map(|member| {
         let folder = member.folder().with_context(|| format!("{} has no folder", member.name))?;
-        let mut paths = Vec::new();
-        rust_files(folder, folder, &mut paths)?;
-        paths.sort();
-        let texts = paths.into_iter().map(|path| {
+        let texts = files(folder)?.into_iter().map(|path| {
             let text = fs::read_to_string(folder.join(&path)).with_context(|| path.clone())?;
             Ok((path, text))
         });
@@ -45,6 +42,14 @@ pub(crate) fn read(metadata: &Metadata) -> anyhow::Result<Vec<CrateSources>> {
     let mut crates: Vec<CrateSources> = crates.collect::<anyhow::Result<_>>()?;
     crates.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(crates)
+}
+
+/// Returns the Rust files in a folder and those below, relative to it.
+pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let mut paths = Vec::new();
+    rust_files(folder, folder, &mut paths)?;
+    paths.sort();
+    Ok(paths)
 }
 
 fn rust_files(base: &Path, folder: &Path, paths: &mut Vec<String>) -> anyhow::Result<()> {
