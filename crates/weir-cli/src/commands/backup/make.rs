@@ -26,7 +26,7 @@ use crate::output::{self, count};
 use crate::target::{SettingsArguments, Target};
 
 /// The rate by default: 1.2 GB (5 million waiting jobs) in 20 s, and a fraction of what disks do.
-const RATE_DEFAULT: &str = "64MiB";
+const RATE_DEFAULT: &str = "32MiB";
 
 /// `weir backup DIR`.
 #[derive(Debug, Args)]
