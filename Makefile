@@ -45,11 +45,9 @@ check: ## format, lints, dependency edges, licences, docs, dashboards, alert rul
 	cargo run --quiet --locked -p xtask -- openapi
 	@if promtool --version >/dev/null 2>&1; then promtool test rules e2e/prometheus/*.test.yml; fi
 
-bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
+bench: ## compare all parts with their peers in one run of about 40 minutes, and write the table in docs/benchmarks.md (BENCH_FAKTORY=PROGRAM, BENCH_PITCHFORK=FOLDER: those as well; PARTS=jobs,realtime,front,gems)
 	cargo build --profile dist --locked -p weir -p weir-bench
-	scripts/bench
-	scripts/bench-realtime
-	scripts/bench-front
+	scripts/bench-all $(subst $(comma), ,$(PARTS))
 
 soak: needed ## load all parts of one node and of three for an hour, with a fault every minute; fails if anything was lost, repeated or has grown (SOAK=10m, SHAPES=one; root permits more faults)
 	cargo build --release --locked -p weir -p weir-bench

@@ -8,7 +8,6 @@ mod connection;
 mod pace;
 mod report;
 pub(crate) mod response;
-mod rounds;
 pub(crate) mod single_request;
 mod table;
 mod tally;
@@ -17,11 +16,12 @@ mod url;
 
 use std::time::Duration;
 
+use crate::rounds::JudgedBy;
+
 #[cfg(test)]
 pub(crate) use self::pace::Pace;
 pub(crate) use self::report::{Figures, round_to, rounded, to_f64, us_per_operation};
 pub(crate) use self::response::Response;
-pub(crate) use self::rounds::{RoundOptions, run_rounds};
 pub(crate) use self::target::{HttpRun, Target};
 pub(crate) use self::url::HttpUrl;
 pub(crate) use self::{table::to_markdown as table_of, target::run};
@@ -62,4 +62,19 @@ pub(crate) struct LoadProfile {
     pub(crate) seed: u64,
     /// Longest wait for a response, from when the request was due.
     pub(crate) timeout: Duration,
+}
+
+impl LoadProfile {
+    /// Returns the scenario with its load, for people.
+    pub(crate) fn label(&self, scenario: &str) -> String {
+        match self.requests_per_second {
+            Some(rate) => format!("{scenario}, {rate:.0} requests/s"),
+            None if self.connections == 1 => format!("{scenario}, 1 connection"),
+            None => format!("{scenario}, {} connections", self.connections),
+        }
+    }
+
+    pub(crate) fn judged_by(&self) -> JudgedBy {
+        if self.requests_per_second.is_some() { JudgedBy::P99 } else { JudgedBy::Rate }
+    }
 }

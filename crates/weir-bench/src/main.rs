@@ -10,6 +10,7 @@ mod draw;
 mod envelope;
 mod event_loop;
 mod exodus;
+mod floor;
 mod forecasts;
 mod front;
 mod front_worker;
@@ -20,12 +21,15 @@ mod latency;
 mod output;
 mod process_usage;
 mod realtime;
+mod report;
+mod rounds;
 mod soak;
 mod socket;
 mod tally;
 mod tenants;
 mod weir_process;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -84,8 +88,18 @@ enum Bench {
     /// A worker process of `soak`, which starts it.
     #[command(hide = true)]
     SoakWorker(Box<soak::SoakWorkerFlags>),
+    /// All comparisons of a record (--record) as one table with ranges, losses and charts, written into a page.
+    Report(Box<report::ReportFlags>),
+    /// What this machine can do at best just now: a round trip on loopback, a synced write, a hash; as JSON.
+    Floor,
     /// A sample app for `front`: one thread, one request at a time.
     FrontWorker(Box<front_worker::WorkerFlags>),
+}
+
+fn print_floor(output: &mut Output) -> anyhow::Result<bool> {
+    let floor = floor::measure(Path::new("."))?;
+    output.print(&(serde_json::to_string(&floor)? + "\n"))?;
+    Ok(true)
 }
 
 fn main() -> ExitCode {
@@ -111,6 +125,8 @@ fn main() -> ExitCode {
         Bench::ForecastsWorker(flags) => forecasts::run_worker(flags, &mut output),
         Bench::Soak(flags) => soak::run(flags, &mut output),
         Bench::SoakWorker(flags) => soak::run_worker(flags, &mut output),
+        Bench::Report(flags) => report::run(flags),
+        Bench::Floor => print_floor(&mut output),
         Bench::FrontWorker(flags) => front_worker::run(flags, &mut output),
     };
     match outcome {

@@ -56,7 +56,7 @@ pub(crate) struct RealtimeFlags {
 #[derive(Debug, Subcommand)]
 enum RealtimeCommand {
     /// Run the same load on several servers in turn and print medians and ratios as a markdown table.
-    Compare(CompareFlags),
+    Compare(Box<CompareFlags>),
     /// The plain write loop of scenario floor: a process of its own, so that its CPU time is its own.
     #[command(hide = true)]
     FloorWriter(WriterFlags),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ use super::hosted::Hosted;
 use super::hosting::Hosting;
 use super::settings::{LoadFlags, LoadSettings};
 use super::{report, scenario};
-use crate::checks::ROUNDS_MAX;
 use crate::envelope::Envelope;
-use crate::http::{RoundOptions, Target, run_rounds, table_of};
+use crate::http::{Target, table_of};
 use crate::output::Output;
+use crate::rounds::{ComparedLoad, RoundFlags};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareFlags {
@@ -24,9 +24,6 @@ pub(crate) struct CompareFlags {
     /// are compared with.
     #[arg(long = "peer", required = true)]
     peers: Vec<Peer>,
-    /// Runs per server; the table shows medians.
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
     /// Numbers of connections, each a table of its own; as many as usual by default.
     #[arg(long, value_delimiter = ',')]
     connections: Vec<usize>,
@@ -36,9 +33,8 @@ pub(crate) struct CompareFlags {
     /// Print under each table how many requests each worker had in the last round.
     #[arg(long)]
     by_worker: bool,
-    /// Print one JSON object per run instead of the tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    rounds: RoundFlags,
     #[command(flatten)]
     load: LoadFlags,
 }
@@ -57,7 +53,6 @@ enum PeerSource {
 
 /// A running peer.
 struct Server {
-    name: String,
     target: Target,
     /// Stopped when this is dropped.
     _hosted: Option<Hosted>,
@@ -83,15 +78,12 @@ fn parse_remote(text: &str) -> Result<Target> {
 
 impl Peer {
     fn start(&self, workers: Option<usize>, weir: Option<&Path>) -> Result<Server> {
-        let name = self.name.clone();
         match &self.source {
-            PeerSource::Remote(target) => {
-                Ok(Server { name, target: target.clone(), _hosted: None })
-            }
+            PeerSource::Remote(target) => Ok(Server { target: target.clone(), _hosted: None }),
             PeerSource::SelfHosted(hosting) => {
                 let workers = workers.context("a peer that is self-hosted wants --workers")?;
                 let hosted = Hosted::start(hosting, workers, weir)?;
-                Ok(Server { name, target: hosted.target(), _hosted: Some(hosted) })
+                Ok(Server { target: hosted.target(), _hosted: Some(hosted) })
             }
         }
     }
@@ -99,26 +91,22 @@ impl Peer {
 
 /// Returns whether all runs were without errors.
 pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
-    ensure!((1..=ROUNDS_MAX).contains(&flags.rounds), "--rounds: between 1 and {ROUNDS_MAX}");
-    for (index, peer) in flags.peers.iter().enumerate() {
-        if flags.peers[..index].iter().any(|other| other.name == peer.name) {
-            bail!("--peer {} is given twice", peer.name);
-        }
-    }
+    let names: Vec<&str> = flags.peers.iter().map(|peer| peer.name.as_str()).collect();
+    flags.rounds.validate(&names)?;
     let all_settings = load_settings(flags)?;
     let start = |peer: &Peer| peer.start(flags.load.workers, flags.weir.as_deref());
     let servers: Vec<Server> = flags.peers.iter().map(start).collect::<Result<_>>()?;
-    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    let round = RoundOptions { names: &names, rounds: flags.rounds, json: flags.json };
     let mut errors = 0;
     for settings in &all_settings {
-        let runs = run_rounds(round, output, |index| {
+        let (scenario, profile) = (settings.scenario.name(), settings.profile());
+        let label = profile.label(scenario);
+        let load = ComparedLoad { label: &label, judged_by: profile.judged_by(), names: &names };
+        let runs = flags.rounds.run(&load, output, |index| {
             let target = &servers[index].target;
             Ok(report::envelope(&scenario::run(target, settings)?, target, settings))
         })?;
-        if !flags.json {
-            let scenario = settings.scenario.name();
-            output.print(&table_of(scenario, &settings.profile(), &names, &runs))?;
+        if !flags.rounds.json {
+            output.print(&table_of(scenario, &profile, &names, &runs))?;
             if flags.by_worker {
                 output.print(&counts_by_worker(&names, &runs))?;
             }

@@ -87,13 +87,9 @@ fn as_json(run: &Envelope) -> Value {
 }
 
 fn heading(scenario: &str, profile: &LoadProfile, names: &[&str]) -> String {
-    let load = match profile.requests_per_second {
-        Some(rate) => format!("{rate:.0} requests/s"),
-        None if profile.connections == 1 => "1 connection".to_owned(),
-        None => format!("{} connections", profile.connections),
-    };
+    let load = profile.label(scenario);
     let first = names.first().copied().unwrap_or_default();
-    format!("| {scenario}, {load} | requests/s (lowest - highest) | {first} is |")
+    format!("| {load} | requests/s (lowest - highest) | {first} is |")
 }
 
 /// Returns a server's line. `first is`: the first server's rate divided by this one's, the median of the ratios

@@ -1,19 +1,18 @@
-//! The same load on several servers, interleaved, because only figures of the same minutes compare: in each
-//! round every server runs once, and the order rotates from round to round.
+//! The same load on several realtime servers.
 
 use std::fmt::Write;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use super::settings::{LoadFlags, LoadSettings, Scenario};
 use super::target::{Protocol, Target};
 use super::{report, scenario};
-use crate::checks::ROUNDS_MAX;
 use crate::comparison::median;
 use crate::envelope::Envelope;
 use crate::output::Output;
+use crate::rounds::{ComparedLoad, RoundFlags};
 
 const FLOOR: &str = "floor";
 const MEMORY_GROWTH: &str = "rss_bytes_per_connection";
@@ -77,15 +76,11 @@ pub(crate) struct CompareFlags {
     /// Also measure the plain write loop in every round, on the CPUs of the first server.
     #[arg(long)]
     floor: bool,
-    /// Runs per server; the table shows medians.
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
     /// Numbers of clients, each a table of its own.
     #[arg(long, value_delimiter = ',', default_value = "1000")]
     clients: Vec<usize>,
-    /// Print one JSON object per run instead of the tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    rounds: RoundFlags,
     #[command(flatten)]
     load: LoadFlags,
 }
@@ -115,14 +110,16 @@ impl FromStr for Peer {
 
 /// Returns whether all runs were without errors.
 pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
-    ensure!((1..=ROUNDS_MAX).contains(&flags.rounds), "--rounds: between 1 and {ROUNDS_MAX}");
     let peers = peers(flags)?;
+    let names: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
+    flags.rounds.validate(&names)?;
     let mut errors = 0;
     for clients in &flags.clients {
         let settings = flags.load.validate(*clients)?;
-        let runs = run_rounds(flags, &peers, &settings, output)?;
-        if !flags.json {
-            let names: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
+        let label = settings.label();
+        let load = ComparedLoad { label: &label, judged_by: settings.judged_by(), names: &names };
+        let runs = flags.rounds.run(&load, output, |index| measure(&peers[index], &settings))?;
+        if !flags.rounds.json {
             output.print(&table(&settings, &names, &runs))?;
         }
         errors += runs.iter().flatten().map(|envelope| envelope.errors).sum::<u64>();
@@ -136,51 +133,19 @@ fn peers(flags: &CompareFlags) -> Result<Vec<Peer>> {
     if flags.floor {
         peers.push(Peer { name: FLOOR.to_owned(), target: first, is_floor: true });
     }
-    for (index, peer) in peers.iter().enumerate() {
-        if peers[..index].iter().any(|other| other.name == peer.name) {
-            bail!("--peer {} is given twice", peer.name);
-        }
-    }
     Ok(peers)
-}
-
-/// The runs of every peer, one per round.
-fn run_rounds(
-    flags: &CompareFlags,
-    peers: &[Peer],
-    settings: &LoadSettings,
-    output: &mut Output,
-) -> Result<Vec<Vec<Envelope>>> {
-    let mut runs: Vec<Vec<Envelope>> = vec![Vec::new(); peers.len()];
-    for round in 0..flags.rounds {
-        for offset in 0..peers.len() {
-            let index = (offset + round) % peers.len();
-            let mut envelope = measure(&peers[index], settings)?;
-            envelope.extra.insert("round".to_owned(), (round + 1).into());
-            let (name, rate) = (&peers[index].name, envelope.operations_per_second);
-            output.note(&format!("round {}: {name} {rate:.0} operations/s", round + 1))?;
-            if flags.json {
-                output.print(&(envelope.to_json_line() + "\n"))?;
-            }
-            runs[index].push(envelope);
-        }
-    }
-    Ok(runs)
 }
 
 fn measure(peer: &Peer, settings: &LoadSettings) -> Result<Envelope> {
     let scenario = if peer.is_floor { Scenario::Floor } else { settings.scenario };
     let settings = LoadSettings { scenario, ..settings.clone() };
-    let outcome = scenario::run(&peer.target, &settings).with_context(|| peer.name.clone())?;
-    let mut envelope = report::envelope(&outcome, &peer.target, &settings);
-    envelope.extra.insert("peer".to_owned(), peer.name.clone().into());
-    Ok(envelope)
+    let outcome = scenario::run(&peer.target, &settings)?;
+    Ok(report::envelope(&outcome, &peer.target, &settings))
 }
 
 /// Returns a line per figure: each peer's median, and its ratio to the first peer (the median of the rounds' ratios).
 fn table(settings: &LoadSettings, names: &[&str], runs: &[Vec<Envelope>]) -> String {
-    let (scenario, clients) = (settings.scenario.name(), settings.clients);
-    let mut text = format!("| {scenario}, {clients} clients |");
+    let mut text = format!("| {} |", settings.label());
     // Writing to a String cannot fail.
     for (index, name) in names.iter().enumerate() {
         let _ = write!(text, " {name} |");

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::presence;
 use crate::checks::{as_seconds, check_range, check_range_f64};
+use crate::rounds::JudgedBy;
 
 /// One process can have 20,000 descriptors on many machines; a few are needed for other things.
 const CLIENTS_MAX: u64 = 1_000_000;
@@ -148,6 +149,30 @@ pub(crate) struct LoadSettings {
     pub(crate) settle: Duration,
     #[serde(skip)]
     pub(crate) stall_timeout: Duration,
+}
+
+impl LoadSettings {
+    /// Returns the scenario with its load, for people.
+    pub(crate) fn label(&self) -> String {
+        let (scenario, clients) = (self.scenario.name(), self.clients);
+        match (self.scenario, self.pace) {
+            (Scenario::Fanout, Pace::Rate(rate)) => {
+                format!("{scenario}, {clients} clients, {rate} events/s")
+            }
+            (Scenario::Fanout, Pace::InFlight(events)) => {
+                format!("{scenario}, {clients} clients, events in flight: {events}")
+            }
+            _ => format!("{scenario}, {clients} clients"),
+        }
+    }
+
+    pub(crate) fn judged_by(&self) -> JudgedBy {
+        match (self.scenario, self.pace) {
+            (Scenario::Storm, _) => JudgedBy::AllBack,
+            (Scenario::Fanout | Scenario::Slow, Pace::Rate(_)) => JudgedBy::P99,
+            _ => JudgedBy::Rate,
+        }
+    }
 }
 
 impl LoadFlags {

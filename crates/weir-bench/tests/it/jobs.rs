@@ -1,5 +1,6 @@
 //! `weir-bench jobs`: the envelope, and that a server's faults are found and never make it hang.
 
+use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -152,6 +153,31 @@ fn comparison_runs_every_peer_in_every_round() {
     assert_eq!((output.status.code(), table.lines().count()), (CLEAN, 2 + 4), "{table}");
     assert!(table.contains("| push, 2 connections | other |"), "{table}");
     assert_eq!((one.count("PUSH"), other.count("PUSH")), (300, 300));
+}
+
+#[test]
+fn recorded_comparisons_become_a_page() {
+    let (weir, other) = (FakeServer::start(Fault::None), FakeServer::start(Fault::None));
+    let folder = tempfile::tempdir().expect("a folder");
+    let [record, page] = ["record", "page.md"].map(|name| folder.path().join(name));
+    let markers = "<!-- weir-bench report: begin -->\nold\n<!-- weir-bench report: end -->\n";
+    fs::write(&page, format!("# Title\n{markers}The rest.\n")).expect("writable");
+    let peers = [format!("Weir=tcp://{}", weir.address), format!("other=tcp://{}", other.address)];
+    let mut arguments = vec!["compare", "--peer", &peers[0], "--peer", &peers[1]];
+    arguments.extend(["--scenario", "push", "--jobs", "50", "--title", "Jobs"]);
+    let [record, page_text] = [&record, &page].map(|path| path.to_str().expect("UTF-8"));
+    arguments.extend(["--record", record]);
+    assert_eq!(bench(&arguments).status.code(), CLEAN);
+    let report = Command::new(env!("CARGO_BIN_EXE_weir-bench"))
+        .args(["report", record, "--page", page_text])
+        .status();
+    assert!(report.expect("it runs").success());
+    let text = fs::read_to_string(&page).expect("readable");
+    for part in ["# Title\n", "of 1 comparisons with peers", "| other | ", "\nThe rest.\n"] {
+        assert!(text.contains(part) && !text.contains("old"), "{part}: {text}");
+    }
+    let chart = fs::read_to_string(folder.path().join("images/bench-jobs.svg"));
+    assert!(chart.expect("a chart").contains(">other</text>"));
 }
 
 #[test]

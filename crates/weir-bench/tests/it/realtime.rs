@@ -378,8 +378,8 @@ fn comparison_runs_every_peer_in_every_round() {
     assert_eq!(output.status.code(), CLEAN, "{text}");
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 2 * 2 * 3);
     for line in [
-        "| fanout, 2 clients | one | other | one/other | floor | one/floor |",
-        "| fanout, 4 clients | one | other | one/other | floor | one/floor |",
+        "| fanout, 2 clients, events in flight: 1 | one | other | one/other | floor | one/floor |",
+        "| fanout, 4 clients, events in flight: 1 | one | other | one/other | floor | one/floor |",
         "| lost | 0.0 | 0.0 | - | - | - |",
     ] {
         assert!(text.contains(line), "{line}: {text}");
