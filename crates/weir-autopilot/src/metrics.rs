@@ -34,6 +34,11 @@ struct KindLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabel {
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
 }
@@ -54,6 +59,16 @@ pub struct AutopilotMetrics {
     entries: Family<KindLabel, Counter>,
     outcomes: Family<OutcomeLabel, Counter>,
     journal_errors: Counter,
+    moved_jobs: Family<DirectionLabel, Counter>,
+}
+
+/// Where jobs of a limited job type of Sidekiq are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// To the queue of the job type.
+    Out,
+    /// Back to the queue that they came from.
+    Back,
 }
 
 impl AutopilotMetrics {
@@ -106,6 +121,11 @@ impl AutopilotMetrics {
             "Entries that could not be written to the journal",
             metrics.journal_errors.clone(),
         );
+        of.register(
+            "moved_jobs",
+            "Jobs of a limited job type of Sidekiq that were moved to its own queue (out) and back",
+            metrics.moved_jobs.clone(),
+        );
         metrics
     }
 
@@ -129,6 +149,15 @@ impl AutopilotMetrics {
         self.slowdown.set(database.slowdown);
         self.confidence.set(database.confidence);
         self.left_out.set(i64::try_from(status.left_out).unwrap_or(i64::MAX));
+    }
+
+    /// Counts jobs that were moved because of a limit.
+    pub fn count_moved(&self, moved: Moved, jobs: u64) {
+        let direction = match moved {
+            Moved::Out => "out",
+            Moved::Back => "back",
+        };
+        self.moved_jobs.get_or_create(&DirectionLabel { direction }).inc_by(jobs);
     }
 
     pub(crate) fn count(&self, kind: EntryKind, outcome: Option<EntryOutcome>) {

@@ -76,12 +76,14 @@ impl RunningAutopilot {
         let database = source.map(|source| {
             Box::new(JobSessionsOf(JobSessionsReader::new(source))) as Box<dyn DatabaseSource>
         });
-        let JobsAccess { system, source, interval, actuator } = jobs.access(settings, clock);
+        let metrics = AutopilotMetrics::register(registry);
+        let JobsAccess { system, source, interval, actuator } =
+            jobs.access(settings, &metrics, clock);
         let parts = AutopilotParts {
             settings: settings.autopilot.clone(),
             directory: settings.autopilot_folder(),
             clock: clock.clone(),
-            metrics: AutopilotMetrics::register(registry),
+            metrics,
             system,
             jobs: source,
             jobs_interval: interval,
@@ -120,7 +122,7 @@ impl RunningAutopilot {
 }
 
 impl WatchedJobs {
-    fn access(self, settings: &Settings, clock: &Clock) -> JobsAccess {
+    fn access(self, settings: &Settings, metrics: &AutopilotMetrics, clock: &Clock) -> JobsAccess {
         match self {
             Self::JobServer(jobs) => {
                 let samples = settings.autopilot.limits.waiting_samples;
@@ -136,7 +138,7 @@ impl WatchedJobs {
                 let names = manage.filter_map(|it| it.group().map(str::to_owned)).collect();
                 let groups = WorkerGroups::new(reported, names);
                 let interval = settings.observe.interval;
-                let limiter = limiter(settings, &groups, &parent_commands, clock);
+                let limiter = limiter(settings, metrics, &groups, &parent_commands, clock);
                 let source = SidekiqReader::new(observed, groups, interval, clock.clone());
                 JobsAccess {
                     system: JobSystem::Sidekiq,

@@ -15,12 +15,13 @@ use weir_admin::observed::Observed;
 use weir_admin::workers::ParentCommands;
 use weir_advisor::observation::{Fact, Missing, SidekiqObservation};
 use weir_autopilot::load::JobsLoad;
+use weir_autopilot::metrics::AutopilotMetrics;
 use weir_autopilot::sources::JobSource;
 use weir_base::clock::{Clock, Timestamp};
 use weir_config::Settings;
 
 use self::class_limiter::ClassLimiter;
-use self::class_mover::ClassMover;
+use self::class_mover::{ClassMover, MoverParts};
 use self::groups::NOT_REPORTED;
 pub(super) use self::groups::WorkerGroups;
 pub(super) use self::limiter::SidekiqLimiter;
@@ -93,6 +94,7 @@ impl JobSource for SidekiqReader {
 /// Returns what carries out the limits for groups of workers.
 pub(super) fn limiter(
     settings: &Settings,
+    metrics: &AutopilotMetrics,
     groups: &WorkerGroups,
     parent: &ParentCommands,
     clock: &Clock,
@@ -108,7 +110,14 @@ pub(super) fn limiter(
     };
     // What an earlier process has left is brought back also if it is off now.
     let mover = match sources.redis.as_slice() {
-        [redis] => Some(ClassMover::new(redis.clone(), sources.limits, groups.clone())),
+        [redis] => Some(ClassMover::new(MoverParts {
+            endpoint: redis.clone(),
+            limits: sources.limits,
+            interval: settings.autopilot.limits.move_interval,
+            steps_max: settings.autopilot.limits.move_steps_max,
+            groups: groups.clone(),
+            metrics: metrics.clone(),
+        })),
         _ => None,
     };
     let (parent, clock) = (parent.clone(), clock.clone());

@@ -9,6 +9,7 @@ use super::{journal, json, status};
 use crate::doctor::postgres_server::PostgresServer;
 use crate::doctor::redis_server::RedisServer;
 use crate::doctor::sidekiq::now;
+use crate::http::get;
 use crate::process::wait_until;
 use crate::weir::{Site, Weir, is_running};
 
@@ -138,6 +139,11 @@ fn a_value_by_hand_moves_a_class_and_a_killed_weir_leaves_no_job_behind() {
     servers.push(&["Import", "Mail"], JOBS);
     wait_until("the others have run", || servers.ran("Mail") == JOBS as u64 / 2);
     assert!(servers.length(LIMITED) > 0, "the class had to wait");
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    let moved = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("weir_autopilot_moved_jobs_total{direction=\"out\"} "));
+    assert!(moved.is_some_and(|jobs| jobs.parse().is_ok_and(|jobs: u64| jobs > 0)), "{metrics}");
     wait_until("its process runs jobs", || {
         servers.counts("by").contains_key(&format!("{pid} Import"))
     });

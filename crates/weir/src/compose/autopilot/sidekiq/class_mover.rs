@@ -1,5 +1,5 @@
-//! Moves the waiting jobs of a limited class to a queue of their own, once a second, and back when nobody wants that any more:
-//! also what another process, or an earlier one, has left behind.
+//! Moves the waiting jobs of a limited class to a queue of their own, once a second or as the settings say, and back when
+//! nobody wants that any more: also what another process, or an earlier one, has left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,19 +7,16 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
+use weir_autopilot::metrics::{AutopilotMetrics, Moved};
 use weir_sidekiq::{
-    BroughtBack, LimitedQueue, LimitedQueues, RedisConnection, RedisEndpoint, RedisErrorKind,
-    SampleLimits, SidekiqError, WINDOW_JOBS,
+    BroughtBack, LimitedQueue, LimitedQueueState, LimitedQueues, RedisConnection, RedisEndpoint,
+    RedisErrorKind, SampleLimits, SidekiqError, WINDOW_JOBS,
 };
 
 use super::groups::WorkerGroups;
 
-/// Time between two rounds. In between, processes fetch jobs of the class that were pushed meanwhile.
-const ROUND_INTERVAL: Duration = Duration::from_secs(1);
-/// Steps of a round for one queue, while most of the jobs that are fetched next are of the class.
-const MOVES_MAX: usize = 5;
-/// Steps back of a round for one queue.
-const STEPS_BACK_MAX: usize = 20;
+/// Steps back of a round for one step that moves jobs out: nothing is searched for.
+const STEPS_BACK: usize = 4;
 /// Limit of the time of a round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time until the next attempt after an error.
@@ -62,12 +59,23 @@ pub(super) struct ClassMover {
     task: Option<Moving>,
 }
 
+/// What the task needs.
+#[derive(Debug)]
+pub(super) struct MoverParts {
+    pub(super) endpoint: RedisEndpoint,
+    pub(super) limits: SampleLimits,
+    /// Time between two rounds. In between, processes fetch jobs of the class that were pushed meanwhile.
+    pub(super) interval: Duration,
+    /// Steps of a round for one queue, while most of the jobs that are fetched next are of the class.
+    pub(super) steps_max: usize,
+    pub(super) groups: WorkerGroups,
+    pub(super) metrics: AutopilotMetrics,
+}
+
 /// The task.
 #[derive(Debug)]
 struct Moving {
-    endpoint: RedisEndpoint,
-    limits: SampleLimits,
-    groups: WorkerGroups,
+    parts: MoverParts,
     wanted: watch::Receiver<Wanted>,
     report: watch::Sender<Report>,
     connection: Option<LimitedQueues>,
@@ -79,13 +87,11 @@ struct Moving {
 }
 
 impl ClassMover {
-    pub(super) fn new(endpoint: RedisEndpoint, limits: SampleLimits, groups: WorkerGroups) -> Self {
+    pub(super) fn new(parts: MoverParts) -> Self {
         let (wanted, is_wanted) = watch::channel(Wanted::default());
         let (reported, report) = watch::channel(Report::default());
         let task = Moving {
-            endpoint,
-            limits,
-            groups,
+            parts,
             wanted: is_wanted,
             report: reported,
             connection: None,
@@ -161,7 +167,7 @@ impl Moving {
             let number = wanted.number;
             let (pause, report) = match round {
                 Ok(Ok(is_idle)) => {
-                    let pause = (!is_idle).then_some(ROUND_INTERVAL);
+                    let pause = (!is_idle).then_some(self.parts.interval);
                     (pause, Report { number, ..Report::default() })
                 }
                 Ok(Err(error)) => {
@@ -171,7 +177,7 @@ impl Moving {
                     (Some(pause), Report { number, error: Some(error.to_string()), is_refused })
                 }
                 Err(_) => {
-                    let error = format!("Redis {} did not reply in time", self.endpoint);
+                    let error = format!("Redis {} did not reply in time", self.parts.endpoint);
                     (Some(RETRY_INTERVAL), Report { number, error: Some(error), is_refused: false })
                 }
             };
@@ -207,7 +213,8 @@ impl Moving {
         let mut redis = match self.connection.take() {
             Some(redis) => redis,
             None => {
-                let connection = RedisConnection::open(&self.endpoint, &self.limits).await?;
+                let MoverParts { endpoint, limits, .. } = &self.parts;
+                let connection = RedisConnection::open(endpoint, limits).await?;
                 LimitedQueues::new(connection)
             }
         };
@@ -217,8 +224,10 @@ impl Moving {
         }
         self.own.extend(queues.iter().cloned());
         for limited in queues {
-            for _ in 0..MOVES_MAX {
-                if redis.move_jobs(limited, wanted.lease).await? < WINDOW_JOBS / 2 {
+            for _ in 0..self.parts.steps_max {
+                let moved = redis.move_jobs(limited, wanted.lease).await?;
+                self.parts.metrics.count_moved(Moved::Out, moved);
+                if moved < WINDOW_JOBS / 2 {
                     break;
                 }
             }
@@ -238,7 +247,7 @@ impl Moving {
     ) -> Result<bool, SidekiqError> {
         let all = redis.all().await?;
         let names = all.iter().map(|it| (it.queue.name.clone(), it.queue.queue.clone()));
-        self.groups.note_limited_queues(names.collect());
+        self.parts.groups.note_limited_queues(names.collect());
         for state in all.iter().filter(|state| !wanted.contains(&state.queue)) {
             let (limited, now) = (&state.queue, Instant::now());
             let is_own = self.own.contains(limited);
@@ -247,11 +256,11 @@ impl Moving {
             }
             if state.length > 0 || state.is_leased {
                 self.empty_since.remove(&limited.name);
-                bring_back(redis, limited, is_own).await?;
+                self.bring_back(redis, state, is_own).await?;
                 continue;
             }
             let since = *self.empty_since.entry(limited.name.clone()).or_insert(now);
-            if now - since >= SETTLED_AFTER && !self.groups.serves_limited_queue() {
+            if now - since >= SETTLED_AFTER && !self.parts.groups.serves_limited_queue() {
                 redis.forget(limited).await?;
                 self.empty_since.remove(&limited.name);
             }
@@ -259,20 +268,26 @@ impl Moving {
         self.own.retain(|own| all.iter().any(|state| state.queue == *own));
         Ok(all.is_empty())
     }
-}
 
-async fn bring_back(
-    redis: &mut LimitedQueues,
-    limited: &LimitedQueue,
-    is_own: bool,
-) -> Result<(), SidekiqError> {
-    for _ in 0..STEPS_BACK_MAX {
-        match redis.bring_back(limited, is_own).await? {
-            BroughtBack::Left(1..) => {}
-            BroughtBack::Left(0) | BroughtBack::Leased => break,
+    async fn bring_back(
+        &self,
+        redis: &mut LimitedQueues,
+        state: &LimitedQueueState,
+        is_own: bool,
+    ) -> Result<(), SidekiqError> {
+        let mut length = state.length;
+        for _ in 0..STEPS_BACK * self.parts.steps_max {
+            let BroughtBack::Left(left) = redis.bring_back(&state.queue, is_own).await? else {
+                break;
+            };
+            self.parts.metrics.count_moved(Moved::Back, length.saturating_sub(left));
+            length = left;
+            if left == 0 {
+                break;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn is_denied(error: &SidekiqError) -> bool {
