@@ -25,7 +25,7 @@ const LEARNS_AFTER_SECONDS: f64 = 30.0;
 /// After this time without a backlog, all values are normal, also those of a slow database.
 const CHRONIC_SECONDS: f64 = 600.0;
 /// Values are learned in blocks of this length. A backlog discards the current block, which may show its beginning.
-const CANDIDATE_SECONDS: f64 = 30.0;
+const CANDIDATE_SECONDS: f64 = 15.0;
 /// Where no job waits for longer, there are enough threads.
 const IDLE_AGE_SECONDS: f64 = 10.0;
 /// Standard deviation of the times in the database, in their mean: between that of exponential and of log-normal times.
