@@ -188,7 +188,7 @@ class Recorder:
         if self.path:
             run = {"title": self.title, "load": load, "peer": peer, "round": round_number, "judged_by":
                    "operations_per_second", "operations_per_second": rate, "server_cpu_us_per_operation": server_us,
-                   "client_cpu_us_per_operation": client_us, "errors": 0, "floor": self.floor}
+                   "client_cpu_us_per_operation": client_us, "floor": self.floor}
             with open(self.path, "a") as file:
                 print(json.dumps(run), file=file)
 

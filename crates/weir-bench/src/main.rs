@@ -29,7 +29,6 @@ mod tally;
 mod tenants;
 mod weir_process;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -97,7 +96,7 @@ enum Bench {
 }
 
 fn print_floor(output: &mut Output) -> anyhow::Result<bool> {
-    let floor = floor::measure(Path::new("."))?;
+    let floor = floor::measure()?;
     output.print(&(serde_json::to_string(&floor)? + "\n"))?;
     Ok(true)
 }

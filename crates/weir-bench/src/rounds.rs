@@ -35,6 +35,11 @@ impl JudgedBy {
             Self::AllBack => "all_back_s",
         }
     }
+
+    /// Returns the figure of a run. It is missing or 0 if the run did not finish.
+    pub(crate) fn of(self, run: &Value) -> Option<f64> {
+        run[self.figure()].as_f64().filter(|value| *value > 0.0)
+    }
 }
 
 /// Flags of every comparison.
@@ -117,8 +122,7 @@ impl Record {
     fn open(path: &Path) -> Result<Self> {
         let file = fs::OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| path.display().to_string())?;
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        let floor = floor::measure(folder.unwrap_or(Path::new(".")))?;
+        let floor = floor::measure()?;
         Ok(Self { file, floor: serde_json::to_value(floor)? })
     }
 

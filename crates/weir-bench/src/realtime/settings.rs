@@ -156,8 +156,8 @@ impl LoadSettings {
     pub(crate) fn label(&self) -> String {
         let (scenario, clients) = (self.scenario.name(), self.clients);
         match (self.scenario, self.pace) {
-            (Scenario::Fanout, Pace::Rate(rate)) => {
-                format!("{scenario}, {clients} clients, {rate} events/s")
+            (Scenario::Fanout | Scenario::Slow, Pace::Rate(rate)) => {
+                format!("{scenario}, {clients} clients, events per second: {rate}")
             }
             (Scenario::Fanout, Pace::InFlight(events)) => {
                 format!("{scenario}, {clients} clients, events in flight: {events}")

@@ -6,7 +6,7 @@ use std::fs;
 use super::recorded::{Load, Range, Recorded, Server};
 use crate::rounds::JudgedBy;
 
-/// Ratios that are no loss: what differs less is noise.
+/// Ratios from this one on are no loss: the same server differs by more from run to run.
 const EQUAL_FROM: f64 = 0.98;
 
 pub(crate) fn markdown(recorded: &Recorded, images: &str) -> String {
@@ -40,8 +40,8 @@ fn machine() -> String {
     let release = read("/proc/sys/kernel/osrelease");
     let linux: Vec<&str> = release.trim().split('.').take(2).collect();
     format!(
-        "Measured on {cores} cores ({model}), {:.0} GB of memory, Linux {}, servers and clients on the same cores.",
-        kilobytes / 1e6,
+        "This machine has {cores} cores ({model}), {:.0} GB of memory and Linux {}; servers and clients share it.",
+        kilobytes * 1024.0 / 1e9,
         linux.join(".")
     )
 }
@@ -66,9 +66,7 @@ fn losses(recorded: &Recorded) -> String {
             let times = peers.filter_map(|it| Some((it.name.as_str(), load.times_better(it)?)));
             let times: Vec<(&str, f64)> = times.collect();
             let lost = times.iter().filter(|(_, times)| *times < EQUAL_FROM);
-            let lost: Vec<String> = lost
-                .map(|(name, times)| format!("{name} is {:.2} times as good", 1.0 / times))
-                .collect();
+            let lost: Vec<String> = lost.map(|(name, times)| loss(load, name, *times)).collect();
             compared += times.len();
             behind += lost.len();
             if !lost.is_empty() {
@@ -77,12 +75,24 @@ fn losses(recorded: &Recorded) -> String {
         }
     }
     format!(
-        "\n### Losses\n\nWeir is behind in {behind} of {compared} comparisons with peers.\n\n{lines}"
+        "\n### Losses\n\nWeir is behind in {behind} of {compared} comparisons with peers; ratios of {EQUAL_FROM} and above count as \
+         equal.\n\n{lines}"
     )
 }
 
+fn loss(load: &Load, peer: &str, times: f64) -> String {
+    if times <= 0.0 {
+        return format!("Weir did not finish, {peer} did");
+    }
+    let more = 1.0 / times;
+    match load.judged_by {
+        JudgedBy::Rate => format!("{peer} has {more:.2} times the rate"),
+        JudgedBy::P99 => format!("Weir's p99 is {more:.2} times that of {peer}"),
+        JudgedBy::AllBack => format!("Weir takes {more:.2} times as long as {peer}"),
+    }
+}
+
 fn table(load: &Load) -> String {
-    let weir = load.weir().map_or("Weir", |server| server.name.as_str());
     let judged = match load.judged_by {
         JudgedBy::Rate => "operations/s",
         JudgedBy::P99 => "p99 µs at the same rate",
@@ -93,8 +103,8 @@ fn table(load: &Load) -> String {
         JudgedBy::P99 | JudgedBy::AllBack => "round trips",
     };
     let mut text = format!(
-        "\n**{}**\n\n| server | {judged} (lowest - highest) | {weir} is | {unit} | p50 µs | p99 µs | server CPU µs | \
-         client CPU µs | errors |\n",
+        "\n**{}**\n\n| server | {judged} (lowest - highest) | ratio | {unit} | p50 µs | p99 µs | server CPU µs | \
+         client CPU µs | errors, all rounds |\n",
         load.label
     );
     text.push_str("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
@@ -106,13 +116,15 @@ fn table(load: &Load) -> String {
 
 fn line(load: &Load, server: &Server) -> String {
     let figure = |name: &str| median_of(server, name);
-    let times = load.times_better(server).map_or_else(|| "-".to_owned(), |it| format!("{it:.2}x"));
+    let times = load.times_better(server).filter(|it| it.is_finite());
+    let times = times.map_or_else(|| "-".to_owned(), |it| format!("{it:.2}"));
     let trips = server.in_round_trips(load.judged_by).map_or_else(|| "-".to_owned(), format_figure);
-    let errors: f64 = server.runs.iter().filter_map(|run| run["errors"].as_f64()).sum();
+    let errors: Option<u64> = server.runs.iter().map(|run| run["errors"].as_u64()).sum();
+    let errors = errors.map_or_else(|| "-".to_owned(), |errors| errors.to_string());
     format!(
         "| {} | {} | {times} | {trips} | {} | {} | {} | {} | {errors} |\n",
         server.name,
-        load.judged(server).map_or_else(|| "-".to_owned(), format_range),
+        load.judged(server).map_or_else(|| "did not finish".to_owned(), format_range),
         figure("p50_us"),
         figure("p99_us"),
         figure("server_cpu_us_per_operation"),
@@ -130,13 +142,11 @@ fn format_range(Range { median, lowest, highest }: Range) -> String {
     format!("{} ({} - {})", format_figure(median), format_figure(lowest), format_figure(highest))
 }
 
-/// Three significant digits or more, thousands separated.
+/// Three significant digits, or more for large figures, with thousands separated.
 pub(super) fn format_figure(value: f64) -> String {
-    if value.abs() < 10.0 {
-        return format!("{value:.2}");
-    }
-    if value.abs() < 100.0 {
-        return format!("{value:.1}");
+    let below_100 = [(1e-3, 6), (1e-2, 5), (0.1, 4), (1.0, 3), (10.0, 2), (100.0, 1)];
+    if let Some((_, decimals)) = below_100.into_iter().find(|(below, _)| value.abs() < *below) {
+        return format!("{value:.decimals$}");
     }
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -159,11 +169,11 @@ mod tests {
         let text = markdown(&example(), "images");
         for expected in [
             "- nginx 1.22\n",
-            "Weir is behind in 1 of 2 comparisons with peers.\n\n\
-             - Jobs & more, push: <nginx> is 1.25 times as good.\n",
+            "Weir is behind in 1 of 2 comparisons with peers; ratios of 0.98 and above count as equal.\n\n\
+             - Jobs & more, push: <nginx> has 1.25 times the rate.\n",
             "![Jobs & more](images/bench-jobs-more.svg)\n",
-            "| <nginx> | 188 (125 - 250) | 0.80x | 0.00 | 5.00 | 20.0 | - | 1.00 | 0 |\n",
-            "| <nginx> | 20.0 (20.0 - 20.0) | 2.00x | 1.50 | 5.00 | 20.0 | - | 1.00 | 0 |\n",
+            "| <nginx> | 188 (125 - 250) | 0.80 | 0.00250 | 5.00 | 20.0 | - | 1.00 | 0 |\n",
+            "| <nginx> | 20.0 (20.0 - 20.0) | 2.00 | 1.50 | 5.00 | 20.0 | - | 1.00 | 0 |\n",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
@@ -171,7 +181,7 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits_and_separated_thousands() {
-        let texts = [0.123, 12.34, 123.4, 1234.5, 1_234_567.0].map(format_figure);
-        assert_eq!(texts, ["0.12", "12.3", "123", "1,234", "1,234,567"]);
+        let texts = [0.001_234, 0.123, 12.34, 123.4, 1234.5, 1_234_567.0].map(format_figure);
+        assert_eq!(texts, ["0.00123", "0.123", "12.3", "123", "1,234", "1,234,567"]);
     }
 }

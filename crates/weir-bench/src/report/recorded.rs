@@ -126,19 +126,26 @@ impl Load {
         self.servers.iter().find(|server| server.is_weir())
     }
 
-    /// Returns how many times better Weir is than the server: the median of the ratios within each round.
+    /// Returns how many times better Weir is than the server: the median of the ratios within each round. A run without the
+    /// figure, because it did not finish, is infinitely worse than one that has it.
     pub(crate) fn times_better(&self, server: &Server) -> Option<f64> {
         let ratios = self.weir()?.runs.iter().filter_map(|own| {
             let other = server.runs.iter().find(|run| run["round"] == own["round"])?;
-            let [own, other] = [own, other].map(|run| run[self.judged_by.figure()].as_f64());
-            let (own, other) = (own?, other?);
-            Some(if self.judged_by == JudgedBy::Rate { own / other } else { other / own })
+            match (self.judged_by.of(own), self.judged_by.of(other)) {
+                (Some(own), Some(other)) if self.judged_by == JudgedBy::Rate => Some(own / other),
+                (Some(own), Some(other)) => Some(other / own),
+                (Some(_), None) => Some(f64::INFINITY),
+                (None, Some(_)) => Some(0.0),
+                (None, None) => None,
+            }
         });
-        Some(median(ratios.collect())).filter(|ratio| ratio.is_finite())
+        Some(median(ratios.collect())).filter(|ratio| !ratio.is_nan())
     }
 
+    /// Returns the range of the figure that the servers are compared by; None if a run did not finish.
     pub(crate) fn judged(&self, server: &Server) -> Option<Range> {
-        server.range(self.judged_by.figure())
+        let values = server.runs.iter().map(|run| self.judged_by.of(run));
+        range(values.collect::<Option<_>>()?)
     }
 }
 
@@ -160,7 +167,7 @@ impl Server {
     pub(crate) fn in_round_trips(&self, judged_by: JudgedBy) -> Option<f64> {
         let values = self.runs.iter().filter_map(|run| {
             let round_trip = run["floor"]["loopback_us"].as_f64()?;
-            let value = run[judged_by.figure()].as_f64()?;
+            let value = judged_by.of(run)?;
             Some(match judged_by {
                 JudgedBy::Rate => value * round_trip / 1e6,
                 JudgedBy::P99 => value / round_trip,
@@ -215,6 +222,11 @@ pub(crate) mod tests {
         // 100/s at 20 us and 200/s at 10 us are the same.
         let trips = push.servers[0].in_round_trips(JudgedBy::Rate).unwrap();
         assert!((trips - 0.002).abs() < 1e-9, "{trips}");
+        let mut unfinished = example();
+        let paced = &mut unfinished.parts[0].loads[1];
+        paced.servers[0].runs.iter_mut().for_each(|run| run["p99_us"] = Value::Null);
+        assert_eq!(paced.times_better(&paced.servers[1]), Some(0.0), "a loss");
+        assert!(paced.judged(&paced.servers[0]).is_none());
         let range = push.judged(nginx).unwrap();
         assert_eq!((range.lowest, range.median, range.highest), (125.0, 187.5, 250.0));
     }
