@@ -71,14 +71,15 @@ pub struct AutopilotLimits {
     /// Waiting jobs of a queue that are read to find out how many there are of each type.
     #[setting(advanced, range = 1..=1_000, default = 50)]
     pub waiting_samples: usize,
-    /// With move_jobs: time between two rounds. In between, processes fetch jobs of the limited type that were pushed
-    /// meanwhile.
-    #[setting(advanced, range = MILLISECOND.saturating_mul(100)..=MINUTE, default = SECOND)]
+    /// Time between two rounds of moving jobs (move_jobs). Processes may still run jobs of the type that were pushed since the
+    /// last round.
+    // A round renews the lease in Redis, which lasts for hold_for: 10 s at least.
+    #[setting(advanced, range = MILLISECOND.saturating_mul(100)..=SECOND.saturating_mul(2), default = SECOND)]
     pub move_interval: Duration,
-    /// With move_jobs: steps of a round. Each reads up to 500 of the jobs that are fetched next. Four times as many steps
-    /// move jobs back.
-    // Redis needs 3 to 9 ms for a step with jobs of 2 kB.
-    #[setting(advanced, range = 1..=100, default = 5)]
+    /// Steps of one round and queue. Each examines the 500 jobs that are fetched next. Moving back takes up to four times as
+    /// many.
+    // 80 steps back of 9 ms for each of 20 queues are 14 s: less than the limit of a round.
+    #[setting(advanced, range = 1..=20, default = 5)]
     pub move_steps_max: usize,
     /// Values that operators may set by hand at once.
     #[setting(advanced, range = 1..=1_000, default = 20)]

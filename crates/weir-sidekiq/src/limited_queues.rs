@@ -83,10 +83,10 @@ redis.call('LTRIM', KEYS[1], 0, -(#window - newest + 2))
 push('RPUSH', KEYS[1], others)
 return taken";
 
-/// Moves the newest jobs first, so that the oldest ends up at the tail, which is fetched next. Returns the number of remaining
-/// jobs; -1: somebody holds the lease.
+/// Moves the newest jobs first, so that the oldest ends up at the tail, which is fetched next. Returns the numbers of moved and
+/// of remaining jobs; nothing: somebody holds the lease.
 const BRING_BACK: &str = r"
-if ARGV[4] == '1' and redis.call('EXISTS', KEYS[5]) == 1 then return -1 end
+if ARGV[4] == '1' and redis.call('EXISTS', KEYS[5]) == 1 then return {} end
 local jobs = redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[1]) - 1)
 if #jobs > 0 then
   redis.call('LTRIM', KEYS[2], 0, -1)
@@ -99,7 +99,7 @@ end
 redis.call('DEL', KEYS[5])
 local left = redis.call('LLEN', KEYS[2])
 if left == 0 then redis.call('SREM', KEYS[3], ARGV[2]) end
-return left";
+return {#jobs, left}";
 
 /// Removes an empty limited queue from the registry, unless somebody limits it again.
 const FORGET: &str = r"
@@ -155,8 +155,8 @@ pub struct LimitedQueueState {
 /// The outcome of a step back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BroughtBack {
-    /// So many jobs remain in the limited queue.
-    Left(u64),
+    /// So many jobs were moved, and so many remain in the limited queue.
+    Moved { moved: u64, left: u64 },
     /// Somebody limits the class now.
     Leased,
 }
@@ -261,9 +261,11 @@ impl LimitedQueues {
         let script = Script::new(BRING_BACK);
         let mut invocation = on_keys_of(&script, limited);
         invocation.arg(WINDOW_JOBS).arg(&limited.name).arg(&limited.queue).arg(u8::from(!is_own));
-        let left: redis::RedisResult<i64> = invocation.invoke_async(self.0.inner()).await;
-        let left = left.map_err(|error| self.failed(&error))?;
-        Ok(u64::try_from(left).map_or(BroughtBack::Leased, BroughtBack::Left))
+        let counts: redis::RedisResult<Vec<u64>> = invocation.invoke_async(self.0.inner()).await;
+        Ok(match counts.map_err(|error| self.failed(&error))?[..] {
+            [moved, left] => BroughtBack::Moved { moved, left },
+            _ => BroughtBack::Leased,
+        })
     }
 
     /// Removes a limited queue from the registry once no process can return jobs to it any more. Nothing happens if it has

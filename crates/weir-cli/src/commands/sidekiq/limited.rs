@@ -111,8 +111,8 @@ impl Shard {
         for state in &self.limited {
             loop {
                 match self.redis.bring_back(&state.queue, is_forced).await? {
-                    BroughtBack::Left(1..) => {}
-                    BroughtBack::Left(0) => break,
+                    BroughtBack::Moved { left: 1.., .. } => {}
+                    BroughtBack::Moved { left: 0, .. } => break,
                     BroughtBack::Leased => {
                         let name = output::printable(&state.queue.name);
                         output::note(&format!(

@@ -1,5 +1,5 @@
-//! Moves the waiting jobs of a limited class to a queue of their own, once a second or as the settings say, and back when
-//! nobody wants that any more: also what another process, or an earlier one, has left behind.
+//! Moves the waiting jobs of a limited class to a queue of their own, and back once the limit has ended, including jobs that
+//! another process, or an earlier one, has moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use weir_sidekiq::{
 
 use super::groups::WorkerGroups;
 
-/// Steps back of a round for one step that moves jobs out: nothing is searched for.
-const STEPS_BACK: usize = 4;
+/// Steps back of a round for each step that moves jobs out: moving back is cheaper, because no job is parsed.
+const STEPS_BACK_PER_STEP: usize = 4;
 /// Limit of the time of a round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time until the next attempt after an error.
@@ -64,9 +64,9 @@ pub(super) struct ClassMover {
 pub(super) struct MoverParts {
     pub(super) endpoint: RedisEndpoint,
     pub(super) limits: SampleLimits,
-    /// Time between two rounds. In between, processes fetch jobs of the class that were pushed meanwhile.
+    /// `autopilot.limits.move_interval`.
     pub(super) interval: Duration,
-    /// Steps of a round for one queue, while most of the jobs that are fetched next are of the class.
+    /// `autopilot.limits.move_steps_max`.
     pub(super) steps_max: usize,
     pub(super) groups: WorkerGroups,
     pub(super) metrics: AutopilotMetrics,
@@ -135,10 +135,12 @@ impl ClassMover {
             return Ok(());
         }
         let awaits_round = is_new && !queues.is_empty();
-        self.wanted.send_modify(|wanted| {
+        // A renewal does not begin a round: those keep their interval.
+        self.wanted.send_if_modified(|wanted| {
             (wanted.until, wanted.lease) = (Some(Instant::now() + lease), lease);
             wanted.queues = queues;
-            wanted.number += 1;
+            wanted.number += u64::from(is_new);
+            is_new
         });
         if !awaits_round {
             return Ok(());
@@ -275,13 +277,12 @@ impl Moving {
         state: &LimitedQueueState,
         is_own: bool,
     ) -> Result<(), SidekiqError> {
-        let mut length = state.length;
-        for _ in 0..STEPS_BACK * self.parts.steps_max {
-            let BroughtBack::Left(left) = redis.bring_back(&state.queue, is_own).await? else {
+        for _ in 0..STEPS_BACK_PER_STEP * self.parts.steps_max {
+            let BroughtBack::Moved { moved, left } = redis.bring_back(&state.queue, is_own).await?
+            else {
                 break;
             };
-            self.parts.metrics.count_moved(Moved::Back, length.saturating_sub(left));
-            length = left;
+            self.parts.metrics.count_moved(Moved::Back, moved);
             if left == 0 {
                 break;
             }
