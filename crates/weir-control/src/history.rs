@@ -24,7 +24,8 @@ const FORGET_SECONDS: f64 = 36_000.0;
 const LEARNS_AFTER_SECONDS: f64 = 30.0;
 /// After this time without a backlog, all values are normal, also those of a slow database.
 const CHRONIC_SECONDS: f64 = 600.0;
-/// Values are learned in blocks of this length. A backlog discards the current block, which may show its beginning.
+/// Values are learned in blocks of this length, each after the first sample behind it. A backlog discards the current block,
+/// which may show its beginning.
 const CANDIDATE_SECONDS: f64 = 15.0;
 /// Where no job waits for longer, there are enough threads.
 const IDLE_AGE_SECONDS: f64 = 10.0;
@@ -177,13 +178,13 @@ impl History {
 
     fn learn(&mut self, sample: &LoadSample, settings: &Settings) {
         for (class, load) in self.classes.iter_mut().zip(&sample.classes) {
-            class.candidate.add(load.over(sample.span_seconds), f64::INFINITY);
-            if class.candidate.span_seconds < CANDIDATE_SECONDS {
-                continue;
+            if class.candidate.span_seconds >= CANDIDATE_SECONDS {
+                let block = std::mem::take(&mut class.candidate);
+                class.normal.add(block, settings.normal_seconds);
+                class.base_seconds = class.normal.database_seconds().or(class.base_seconds);
+                class.is_normal_known |= class.normal.database_seconds().is_some();
             }
-            class.normal.add(std::mem::take(&mut class.candidate), settings.normal_seconds);
-            class.base_seconds = class.normal.database_seconds().or(class.base_seconds);
-            class.is_normal_known |= class.normal.database_seconds().is_some();
+            class.candidate.add(load.over(sample.span_seconds), f64::INFINITY);
         }
         let left = 1.0 - sample.span_seconds / FORGET_SECONDS;
         let is_fast = self.slowdown(None) < self.slowdown_low(settings);
