@@ -23,9 +23,9 @@ fn check_crate(package: &Package) -> anyhow::Result<Option<String>> {
     let name = &package.name;
     Ok((library.doctest != has_example).then(|| {
         if has_example {
-            format!("{name}: its documentation has a tested example: remove `doctest = false` from [lib]")
+            format!("{name}: has a doc example that is not tested: remove `doctest = false` from [lib]")
         } else {
-            format!("{name}: no example to test: `doctest = false` under [lib] saves its compilation")
+            format!("{name}: has no doc example: set `doctest = false` in [lib], so that rustdoc does not compile it")
         }
     }))
 }
@@ -33,7 +33,8 @@ fn check_crate(package: &Package) -> anyhow::Result<Option<String>> {
 fn has_example_in(package: &Package) -> anyhow::Result<bool> {
     let folder = package.folder().with_context(|| format!("{} has no folder", package.name))?;
     for path in sources::files(&folder.join("src"))? {
-        let text = fs::read_to_string(folder.join("src").join(&path)).with_context(|| path.clone())?;
+        let text =
+            fs::read_to_string(folder.join("src").join(&path)).with_context(|| path.clone())?;
         if has_example(&text) {
             return Ok(true);
         }
@@ -51,14 +52,21 @@ fn has_example(text: &str) -> bool {
             continue;
         };
         if let Some(language) = comment.trim().strip_prefix("```") {
-            let is_rust = ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&language);
-            if !is_in_block && is_rust {
+            if !is_in_block && is_rust(language) {
                 return true;
             }
             is_in_block = !is_in_block;
         }
     }
     false
+}
+
+/// Returns whether rustdoc compiles a block with this info string: it has no words but rustdoc's own.
+fn is_rust(info: &str) -> bool {
+    const WORDS: [&str; 6] =
+        ["", "rust", "no_run", "should_panic", "compile_fail", "standalone_crate"];
+    let mut words = info.split([',', ' ']);
+    words.all(|word| WORDS.contains(&word) || word.starts_with("edition"))
 }
 
 #[cfg(test)]
@@ -68,7 +76,7 @@ mod tests {
     #[test]
     fn only_blocks_of_rust_are_examples() {
         assert!(has_example("//! Text.\n//! ```\n//! let a = 1;\n//! ```\n"));
-        assert!(has_example("    /// ```no_run\n"));
+        assert!(has_example("    /// ```rust,no_run\n"));
         assert!(!has_example("/// ```text\n/// a\n/// ```\nfn a() {}\n"));
         assert!(!has_example("let fence = \"```\";\n"));
         assert!(has_example("/// ```text\n/// a\n/// ```\n/// ```\n"));
