@@ -28,7 +28,17 @@ impl History {
             self.classes.iter_mut().for_each(|class| class.longer = Recent::default());
         }
         if decision.forecast.is_some() {
-            self.pending = Some(decision);
+            // The outcome of the decision before will never be known, but what it did counts.
+            if let Some(replaced) = self.pending.replace(decision) {
+                self.remember(replaced, Outcome::Unclear);
+            }
+        }
+    }
+
+    fn remember(&mut self, decision: Decision, outcome: Outcome) {
+        self.judged.push_back((decision, outcome));
+        if self.judged.len() > JUDGED_MAX {
+            self.judged.pop_front();
         }
     }
 
@@ -106,10 +116,7 @@ impl History {
         if outcome == Outcome::DidNotHelp {
             self.failed = Some(decision.clone());
         }
-        self.judged.push_back((decision, outcome));
-        if self.judged.len() > JUDGED_MAX {
-            self.judged.pop_front();
-        }
+        self.remember(decision, outcome);
     }
 
     fn outcome(&self, decision: &Decision, settings: &Settings) -> Outcome {
@@ -177,13 +184,17 @@ impl History {
         now_seconds - last.at_seconds < refused_for
     }
 
-    /// Returns the number of threads that were too many most recently, within some time.
+    /// Returns the number of threads that were too many most recently, within some time: before a reduction that was not
+    /// taken back, or after an increase that was.
     #[must_use]
     pub fn too_many_threads(&self, now_seconds: f64, within_seconds: f64) -> Option<u32> {
         let recent = self.judged.iter().rev();
         let mut recent = recent.take_while(|(it, _)| now_seconds - it.at_seconds < within_seconds);
-        recent.find_map(|(decision, outcome)| match decision.change {
-            Change::Threads { from, to } if to < from && *outcome == Outcome::Helped => Some(from),
+        recent.find_map(|(decision, outcome)| match (&decision.change, outcome) {
+            (Change::Threads { from, to }, Outcome::Helped | Outcome::Unclear) if to < from => {
+                Some(*from)
+            }
+            (Change::Threads { from, to }, Outcome::DidNotHelp) if to > from => Some(*to),
             _ => None,
         })
     }
