@@ -98,7 +98,7 @@ start_haproxy() {
     } >"$folder/haproxy.cfg"
     start haproxy haproxy -db -f "$folder/haproxy.cfg"
     wait_for haproxy is_open "$port"
-    peer 'haproxy leastconn, maxconn 1' "$pid,$behind"
+    peer 'haproxy (leastconn, maxconn 1)' "$pid,$behind"
 }
 
 start_gunicorn() {

@@ -70,7 +70,7 @@ fn losses(recorded: &Recorded) -> String {
             compared += times.len();
             behind += lost.len();
             if !lost.is_empty() {
-                let _ = writeln!(lines, "- {}, {}: {}.", part.title, load.label, lost.join(", "));
+                let _ = writeln!(lines, "- {}, {}: {}.", part.title, load.label, lost.join("; "));
             }
         }
     }
