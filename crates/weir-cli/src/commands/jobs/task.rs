@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use weir_base::clock::Clock;
@@ -110,24 +111,28 @@ pub(super) async fn run(
         );
     }
     let request = TaskRequest { query, by: Some(operator()) };
-    let task: TaskView = client.post(PATH, &request).await?;
     if detach {
+        let task: TaskView = client.post(PATH, &request).await?;
         output::note(&format!(
             "task {0} runs in the server; `weir jobs tasks show {0}` shows its progress",
             task.id
         ));
         return Ok(TaskOutcome::Detached(task));
     }
-    follow(client, task).await
+    follow(client, PATH, &request).await
 }
 
-/// Shows the progress of a task until it ends, or until an operator leaves it in the background.
+/// Starts or resumes a task by a request, and shows its progress until it ends, or until an operator leaves it in the
+/// background.
 pub(super) async fn follow(
     client: &mut AdminClient,
-    mut task: TaskView,
+    path: &str,
+    request: &impl Serialize,
 ) -> anyhow::Result<TaskOutcome> {
-    let mut progress = Progress::new()?;
+    // Before the task starts: a Ctrl-C that ended this process would leave the task running without a word.
     let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut task: TaskView = client.post(path, request).await?;
+    let mut progress = Progress::new()?;
     let (mut wait, mut failed) = (POLL_MIN, 0);
     while task.state == TaskState::Running {
         progress.show(&task);

@@ -113,11 +113,12 @@ async fn stop(arguments: &JobsTaskArgs) -> anyhow::Result<Exit> {
 async fn resume(arguments: &JobsTaskResumeArgs) -> anyhow::Result<Exit> {
     let JobsTaskResumeArgs { task: JobsTaskArgs { target, id, json }, detach } = arguments;
     let mut client = AdminClient::connect(target).await?;
-    let task: TaskView = client.post(&format!("{PATH}/{id}/resume"), &json!({})).await?;
+    let path = format!("{PATH}/{id}/resume");
     if *detach {
+        let task: TaskView = client.post(&path, &json!({})).await?;
         return print(&task, *json);
     }
-    let outcome = task::follow(&mut client, task).await?;
+    let outcome = task::follow(&mut client, &path, &json!({})).await?;
     let is_complete = outcome.report(*json, "changed in all")?;
     Ok(if is_complete { Exit::Fine } else { Exit::Failed })
 }

@@ -176,8 +176,10 @@ fn upgrade_applies_new_apps_and_addresses() {
     replaced(&weir, "upgrade");
     assert!(crate::faktory::Client::connect_without_command(address).greeting.starts_with("+HI "));
     assert!(std::net::TcpStream::connect(jobs).is_err(), "nobody listens there any more");
-    wait_until("the workers of the new app serve", || workers(&weir).len() == 3);
-    assert_eq!(workers(&weir).intersection(&before).count(), 0);
+    wait_until("the workers of the new app serve", || {
+        let now = workers(&weir);
+        now.len() == 3 && now.is_disjoint(&before)
+    });
     for pid in &before {
         wait_until("those of the old app have ended", || {
             !fs::exists(format!("/proc/{pid}")).expect("looked")
