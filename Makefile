@@ -1,6 +1,6 @@
 # Weir. `make up` starts it, `make test` tests it; the other targets are for contributors.
 
-.PHONY: needed up test check bench soak web dist deb docs long fuzz help
+.PHONY: needed build up demo test check bench soak web dist deb docs long fuzz help
 .DEFAULT_GOAL := help
 
 WEB := crates/weir-console/web
@@ -16,9 +16,14 @@ help: ## list the targets
 needed:
 	@scripts/prerequisites build
 
-up: needed web ## build Weir and start it with a sample app, with its data in ./data
+build: needed web
 	cargo build --release --locked -p weir
+
+up: build ## build Weir and start it with a sample app, with its data in ./data
 	@exec scripts/up
+
+demo: build ## build Weir and start it with an app, workers and clients; `target/release/weir demo flood` in a second terminal: 50 times the traffic
+	@exec target/release/weir demo
 
 web: ## build the console's charts, where npm is
 	@if [ -d $(WEB) ] && scripts/prerequisites web; then $(MAKE) --no-print-directory $(BUNDLE); fi

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::context::{JobSession, LoadContext};
 use crate::faktory::{FaktoryConnection, FaktoryError};
 use crate::traffic::{FLOOD_QUEUE, Flood, FloodRequest, WORKER_LABEL};
@@ -14,6 +16,8 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(100);
 /// Precedes the seconds until the present flood ends.
 const IN_PROGRESS: &str = "a flood is in progress; seconds left: ";
+/// What a request that nothing took says when it is withdrawn.
+const WITHDRAWN: &str = "withdrawn: no demo took it";
 /// Time between two signs of life; the server expects one every 15 s.
 const BEAT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -85,28 +89,53 @@ pub async fn request(
         return Err(FaktoryError::Rejected("it takes no jobs at present".to_owned()));
     }
     for _ in 0..ANSWER_TIMEOUT.as_millis() / POLL.as_millis() {
-        let track = connection.track(&jid).await?;
-        if track["state"] == "success" {
-            return Ok(outcome(track["desc"].as_str().unwrap_or_default()));
+        if let Some(outcome) = outcome(&connection.track(&jid).await?) {
+            return Ok(outcome);
         }
         tokio::time::sleep(POLL).await;
     }
-    Ok(FloodOutcome::NotTaken)
+    withdraw(jobs, &jid).await?;
+    Ok(outcome(&connection.track(&jid).await?).unwrap_or(FloodOutcome::NotTaken))
 }
 
-/// Reads what the worker has said about a request that it has taken.
-fn outcome(description: &str) -> FloodOutcome {
+/// Takes a request out of the queue, where it would wait for a demo for ever.
+async fn withdraw(jobs: SocketAddr, jid: &str) -> Result<(), FaktoryError> {
+    let mut connection = FaktoryConnection::worker(jobs, jid, WORKER_LABEL).await?;
+    // The jobs before it are requests that nothing took either.
+    while let Some(job) = connection.fetch(FLOOD_QUEUE).await? {
+        let found = job["jid"].as_str().unwrap_or_default();
+        connection.describe(found, WITHDRAWN).await?;
+        connection.acknowledge(found).await?;
+        if found == jid {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads what has become of a request. None: nothing has taken it yet.
+fn outcome(track: &Value) -> Option<FloodOutcome> {
+    let description = track["desc"].as_str().unwrap_or_default();
     let left = description.strip_prefix(IN_PROGRESS).and_then(|left| left.parse().ok());
-    left.map_or(FloodOutcome::Began, |seconds_left| FloodOutcome::InProgress { seconds_left })
+    (track["state"] == "success").then_some(match left {
+        Some(seconds_left) => FloodOutcome::InProgress { seconds_left },
+        None if description == WITHDRAWN => FloodOutcome::NotTaken,
+        None => FloodOutcome::Began,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn requester_learns_what_became_of_the_request() {
-        assert_eq!(outcome(""), FloodOutcome::Began);
-        assert_eq!(outcome(&in_progress(41)), FloodOutcome::InProgress { seconds_left: 41 });
+        let told = |desc: &str| outcome(&json!({ "state": "success", "desc": desc })).unwrap();
+        assert_eq!(told(""), FloodOutcome::Began);
+        assert_eq!(told(&in_progress(41)), FloodOutcome::InProgress { seconds_left: 41 });
+        assert_eq!(told(WITHDRAWN), FloodOutcome::NotTaken);
+        assert_eq!(outcome(&json!({ "state": "working", "desc": "" })), None);
     }
 }

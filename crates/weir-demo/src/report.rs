@@ -203,7 +203,7 @@ impl Display for Report {
             write!(formatter, "; autopilot: {mode}, {}", count(*limits as u64, "limit"))?;
         }
         if jobs.has_backlog() {
-            write!(formatter, "\n  new jobs waited: {}", jobs.waits())?;
+            write!(formatter, "\n  median waits of jobs that started: {}", jobs.waits())?;
         }
         Ok(())
     }
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(
             sources().into_report().to_string(),
             "jobs: 120/s, 3,400 waiting, empty in 40 s; realtime: 300 clients, 2 ms; requests: 80/s, 12/s rejected (queue_max 10/s, shed 2.0/s)\
-             \n  new jobs waited: feed 80 ms; tenants of imports: north 12 s"
+             \n  median waits of jobs that started: feed 80 ms; tenants of imports: north 12 s"
         );
     }
 

@@ -96,7 +96,10 @@ impl Totals {
         let (pushed, done) = (grouped(self.jobs_pushed), grouped(self.jobs_done));
         let failed = grouped(self.jobs_failed);
         let rejected = some(self.jobs_push_rejected, "rejected");
-        format!("{pushed} pushed{rejected}, {done} done, {failed} failed (and retried)")
+        let open = some(self.jobs_pushed.saturating_sub(self.jobs_done), "not done yet");
+        format!(
+            "{pushed} pushed{rejected}, {done} done{open}; {failed} runs failed, and are retried"
+        )
     }
 
     fn backlog(&self) -> String {
@@ -189,7 +192,7 @@ impl Display for DemoSummary {
         write!(
             formatter,
             "the demo: {time}, {floods}\n  \
-             jobs: {}, {waiting} still waiting; {}\n  requests: {}\n  realtime: {}",
+             jobs: {}; {waiting} still waiting; {}\n  requests: {}\n  realtime: {}",
             totals.jobs(),
             totals.backlog(),
             totals.requests(),
@@ -237,7 +240,7 @@ mod tests {
         let jobs = FloodJobCounts { acknowledged: 1_100, waiting: 0 };
         let head = "flood x50 of 10 s: drained 4.0 s after its end\n  \
              flood: 1,100 jobs in the flood, all have started, none was lost; at most 9,000 waited; longest waits: feed 12 s\n  \
-             jobs: 1,200 pushed, 1,150 done, 50 failed (and retried)";
+             jobs: 1,200 pushed, 1,150 done, 50 not done yet; 50 runs failed, and are retried";
         assert_eq!(flood().with_jobs(jobs, false).to_string(), format!("{head}{REST}"));
     }
 
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn demo_is_summarized() {
         let demo = DemoSummary { floods: 1, jobs_waiting: Some(2), totals: totals() };
-        let head = "the demo: 15 s, 1 flood\n  jobs: 1,200 pushed, 1,150 done, 50 failed (and retried), 2 still waiting; \
+        let head = "the demo: 15 s, 1 flood\n  jobs: 1,200 pushed, 1,150 done, 50 not done yet; 50 runs failed, and are retried; 2 still waiting; \
              at most 9,000 waited; longest waits: feed 12 s";
         assert_eq!(demo.to_string(), format!("{head}{REST}"));
     }

@@ -83,14 +83,16 @@ fn print(status: &Status) {
 
 fn print_jobs(jobs: &JobServerOverview, listen: &str) {
     let waiting = format!(
-        "{} in {} queues, the oldest for {}",
+        "{} in {}, the oldest for {}",
         jobs.enqueued,
-        jobs.queues,
+        output::count(jobs.queues, "queue"),
         output::seconds(jobs.latency_seconds_max)
     );
     let working = format!(
-        "{} by {} workers, {} fetches waiting",
-        jobs.working, jobs.workers, jobs.fetches_waiting
+        "{} by {}, {} fetches waiting",
+        jobs.working,
+        output::count(jobs.workers, "worker"),
+        jobs.fetches_waiting
     );
     let rows = [
         ("jobs at", listen.to_owned()),

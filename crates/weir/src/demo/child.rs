@@ -48,9 +48,9 @@ impl WeirProcess {
                 return Ok(line.to_owned());
             }
             if self.child.try_wait()?.is_some() {
-                let lines = self.last_lines();
                 bail!(
-                    "Weir did not start. If a port is in use, try --free-ports. Its log ends with:\n{lines}"
+                    "Weir did not start (if a port is in use, try --free-ports):\n{}",
+                    self.last_lines()
                 );
             }
             tokio::time::sleep(POLL).await;
@@ -69,12 +69,13 @@ impl WeirProcess {
         }
     }
 
-    /// Returns the last lines of its log.
+    /// Returns the last lines of its log, from the error on if it ended with one.
     pub(super) fn last_lines(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let mut lines: Vec<&str> = log.lines().rev().take(LINES_SHOWN).collect();
-        lines.reverse();
-        lines.join("\n")
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
+        let error = last.iter().position(|line| line.starts_with("error: ")).unwrap_or_default();
+        last[error..].join("\n")
     }
 
     /// Stops it gracefully; at once if `hurry` resolves before.

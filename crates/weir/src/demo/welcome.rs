@@ -87,7 +87,7 @@ impl<'a> Addresses<'a> {
              \n\
              console    http://{console}\n\
              front      http://{front}      an app with 3 processes, and /slow\n\
-             jobs       tcp://{jobs}       4 queues, 16 workers\n\
+             jobs       tcp://{jobs}       4 queues, a worker process that runs 16 jobs at once\n\
              realtime   {realtime}      {clients} clients on 10 channels\n\
              \x20          app id {APP_ID}, key {APP_KEY}, secret {secret}\n\
              admin API  unix:{}\n\

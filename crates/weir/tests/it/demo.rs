@@ -250,6 +250,9 @@ fn flood_without_a_demo_says_so() {
     let output = weir.site.run(&["demo", "flood", "--jobs", &jobs]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("runs no demo"), "{error}");
+    let queues: Value =
+        serde_json::from_str(&weir.site.ok(&["jobs", "list", "--json"])).expect("JSON");
+    assert_eq!(number(&queues, "/0/depth"), 0.0, "the request is withdrawn: {queues}");
     let output = weir.site.run(&["demo", "flood", "--jobs", &jobs, "--times", "1000"]);
     assert_eq!(output.status.code(), Some(64));
     assert!(weir.stop().success());
