@@ -115,12 +115,13 @@ class Postgres:
         subprocess.run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.url], input=text.encode(), check=True,
                        stdout=subprocess.DEVNULL)
 
-    def most_connections(self):
-        """Returns the most connections at once, and those that were rejected, by the log."""
+    def most_connections(self, user):
+        """Returns the most connections of a user at once, and those that were rejected, by the log."""
         self.log.flush()
         most = now = rejected = 0
         for line in open(self.log.name):
-            now += ("connection authorized" in line) - ("disconnection: session" in line)
+            if f"user={user} " in line:
+                now += ("connection authorized" in line) - ("disconnection: session" in line)
             rejected += "too many clients" in line or "remaining connection slots" in line
             most = max(most, now)
         return most, rejected
