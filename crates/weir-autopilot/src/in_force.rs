@@ -60,6 +60,15 @@ impl InForce {
         }
     }
 
+    /// Moves all times by `step` seconds, because the wall clock was set: what was set for an hour lasts an hour.
+    pub fn follow_clock(&mut self, step: f64) {
+        for set in &mut self.overrides {
+            set.at += step;
+            set.until += step;
+        }
+        self.since.values_mut().for_each(|since| *since += step);
+    }
+
     /// Ends all limits of the rules; what operators have set stays.
     pub fn end_decided(&mut self, roster: &LiveRoster) {
         let kept: Vec<_> = self.overrides.iter().map(|it| class_of(it, roster)).collect();

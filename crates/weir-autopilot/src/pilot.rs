@@ -38,6 +38,10 @@ use crate::sources::{Actuator, DatabaseSource, JobSource, LeaseStore};
 use crate::state_file::{KeptState, StateFile};
 use crate::thread_groups::steps;
 
+/// Seconds by which the wall clock differs from the rules' clock between two rounds if it was set. Less is the
+/// correction of a clock that runs too fast or too slow.
+const CLOCK_STEP_MIN: f64 = 1.0;
+
 /// What an autopilot is made of.
 pub struct AutopilotParts {
     /// `[autopilot]`.
@@ -78,6 +82,8 @@ pub struct Autopilot {
     rules: Rules,
     clock: Clock,
     started: Instant,
+    /// The wall clock's time when the rules' clock was 0, as of the last round.
+    clock_offset: f64,
     metrics: AutopilotMetrics,
     handle: AutopilotHandle,
     commands: mpsc::Receiver<Command>,
@@ -142,6 +148,7 @@ impl Autopilot {
         let lease = LeaseKeeper::new(lease, claim, started, limits.sample_timeout);
         let mut autopilot = Self {
             rules,
+            clock_offset: clock.now().as_secs_f64(),
             clock,
             started,
             metrics,
@@ -222,6 +229,18 @@ impl Autopilot {
         self.clock.now().as_secs_f64()
     }
 
+    /// Moves what ends at a time of the wall clock if that was set.
+    fn follow_clock(&mut self) {
+        let offset = self.now() - self.now_seconds();
+        let step = offset - std::mem::replace(&mut self.clock_offset, offset);
+        if step.abs() < CLOCK_STEP_MIN {
+            return;
+        }
+        tracing::info!(seconds = step, "autopilot: the clock was set; ends of limits move with it");
+        self.in_force.follow_clock(step);
+        self.save_or_log();
+    }
+
     /// Returns why nothing can be changed here.
     fn cannot_act(&self) -> Option<String> {
         if let Some(reason) = self.cannot_read() {
@@ -252,6 +271,7 @@ impl Autopilot {
     }
 
     async fn round(&mut self) {
+        self.follow_clock();
         self.end_expired_overrides().await;
         if self.mode == Mode::Off {
             self.end_what_must_end().await;

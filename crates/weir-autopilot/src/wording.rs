@@ -72,7 +72,11 @@ pub fn outcome(
     outcome: Outcome,
     now: f64,
 ) -> String {
+    // It stays in force unless it does harm.
+    let is_short =
+        |it: Forecast| it.expected < it.before && now > f64::midpoint(it.before, it.expected);
     let said = match outcome {
+        Outcome::Helped if decision.forecast.is_some_and(is_short) => "has not helped yet",
         Outcome::Helped => "helped",
         Outcome::DidNotHelp => "did not help, and is taken back",
         Outcome::Unclear => "had an effect that cannot be told",
@@ -93,5 +97,31 @@ pub const fn entry_outcome(outcome: Outcome) -> EntryOutcome {
         Outcome::Helped => EntryOutcome::Helped,
         Outcome::DidNotHelp => EntryOutcome::DidNotHelp,
         Outcome::Unclear => EntryOutcome::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_far_from_its_forecast_is_not_called_a_help() {
+        let mut roster = LiveRoster::new(5, 5, true);
+        let class = roster.class("Import").unwrap();
+        let forecast = Forecast {
+            measure: Measure::BlockedBy(class),
+            before: 39.0,
+            expected: 0.0,
+            within_seconds: 20.0,
+        };
+        let decision = Decision {
+            at_seconds: 0.0,
+            change: Change::Cap { class, from: None, to: Some(1) },
+            reason: String::new(),
+            forecast: Some(forecast),
+        };
+        let text = |now| super::outcome(&roster, 3, &decision, Outcome::Helped, now);
+        assert!(text(39.2).starts_with("decision 3 has not helped yet: "), "{}", text(39.2));
+        assert!(text(2.0).starts_with("decision 3 helped: "), "{}", text(2.0));
     }
 }

@@ -224,11 +224,16 @@ impl Autopilot {
         self.save_or_log();
     }
 
-    /// Without a single sample since the start, the rules decide nothing: limits from before a restart end here.
+    /// Ends limits where the rules would not: without a single sample since the start, they decide nothing, and their steps
+    /// back wait until processes are replaced, which may need the server that is away.
     pub(super) async fn end_without_data(&mut self) {
-        let is_late = self.now_seconds() > self.settings.hold_for.as_secs_f64();
-        if self.history.last.is_none() && is_late {
+        let (now_seconds, hold_for) = (self.now_seconds(), self.settings.hold_for.as_secs_f64());
+        let age = self.history.age_seconds(now_seconds);
+        if self.history.last.is_none() && now_seconds > hold_for {
             self.end_decided("there have been no data since the start").await;
+        } else if age >= hold_for && self.change_over.is_under_way() {
+            let because = format!("no data for {age:.0} s, and processes are still being replaced");
+            self.end_decided(&because).await;
         }
     }
 

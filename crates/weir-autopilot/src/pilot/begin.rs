@@ -2,7 +2,7 @@
 
 use weir_control::{Change, Decision, Outcome};
 
-use super::Autopilot;
+use super::{Autopilot, CLOCK_STEP_MIN};
 use crate::journal::{EntryKind, JournalEntry};
 use crate::mode::Mode;
 use crate::state_file::KeptLimit;
@@ -55,12 +55,15 @@ impl Autopilot {
             limits.iter().map(|it| format!("{} at {}", what(&it.class), it.jobs)).collect();
         let shown = shown.join(", ");
         let left = self.kept.limits_until - now;
-        if self.mode != Mode::On || left <= 0.0 {
-            let because = if self.mode == Mode::On {
-                format!("they were not renewed for {:.0} s", -left)
-            } else {
-                format!("the mode is {}", self.mode)
-            };
+        let because = if self.mode != Mode::On {
+            Some(format!("the mode is {}", self.mode))
+        } else if left <= 0.0 {
+            Some(format!("they were not renewed for {:.0} s", -left))
+        } else {
+            let is_later = left > self.lifetime().as_secs_f64() + CLOCK_STEP_MIN;
+            is_later.then(|| "the clock was set back meanwhile".to_owned())
+        };
+        if let Some(because) = because {
             let text = format!("limits from before the restart have ended ({shown}): {because}");
             self.note(EntryKind::Restart, text);
             return;

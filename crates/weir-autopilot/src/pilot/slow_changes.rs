@@ -9,6 +9,9 @@ use crate::journal::EntryKind;
 use crate::mode::{JobSystem, Mode};
 use crate::sources::ChangeProgress;
 
+/// Where a change of threads replaces every process, a change by less than this share is not worth it.
+const CHANGE_SHARE_MIN: f64 = 0.25;
+
 impl Autopilot {
     /// Lets the time of the awaited outcome begin when all processes are replaced.
     pub(super) fn note_change_over(&mut self) {
@@ -40,8 +43,12 @@ impl Autopilot {
         }
     }
 
-    /// Returns whether a decision may be carried out now: where a change replaces processes, only after the last one.
+    /// Returns whether a decision may be carried out now: where a change replaces processes, only after the last one, and
+    /// only if it is worth it.
     pub(super) fn may_change_now(&self, decision: &Decision) -> bool {
+        if self.system == JobSystem::Sidekiq && self.is_small(&decision.change) {
+            return false;
+        }
         // A class is limited at once; a higher limit is another process.
         let is_of_processes = match decision.change {
             Change::Threads { .. } => true,
@@ -51,6 +58,16 @@ impl Autopilot {
         let is_slow = self.system == JobSystem::Sidekiq && self.mode == Mode::On && is_of_processes;
         let interval_seconds = self.settings.change_interval.as_secs_f64();
         !is_slow || self.change_over.may_begin(self.now_seconds(), interval_seconds)
+    }
+
+    /// The static plan returns in any case.
+    fn is_small(&self, change: &Change) -> bool {
+        match *change {
+            Change::Threads { from, to } if to < self.sampler.workers() => {
+                f64::from(from.abs_diff(to)) < CHANGE_SHARE_MIN * f64::from(from)
+            }
+            _ => false,
+        }
     }
 
     /// Notes which classes can be limited now, and what is wrong with the limits in force.

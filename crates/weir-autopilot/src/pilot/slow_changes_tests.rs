@@ -37,6 +37,8 @@ struct World {
     is_set_by_hand: bool,
     /// Whether types can be limited.
     moves_jobs: bool,
+    /// Nothing is known of the jobs, and no process that starts is ready.
+    is_away: bool,
 }
 
 impl World {
@@ -46,6 +48,9 @@ impl World {
     }
 
     fn settle(&mut self) {
+        if self.is_away {
+            return;
+        }
         let since = self.changed_at.map(|at| at.elapsed().as_secs());
         if since.is_none_or(|since| since >= CHANGE_SECONDS) {
             self.changed_at = None;
@@ -121,8 +126,11 @@ impl Shared {
 
 impl JobSource for Shared {
     fn load(&mut self) -> BoxFuture<'_, Result<Option<JobsLoad>, String>> {
-        let load = self.with(World::load);
-        Box::pin(async { Ok(load) })
+        let load = self.with(|world| match world.is_away {
+            true => Err("is away".to_owned()),
+            false => Ok(world.load()),
+        });
+        Box::pin(async { load })
     }
 }
 
@@ -296,6 +304,25 @@ fn off_ends_the_limit_while_processes_are_being_replaced() {
         let change = ModeChange { mode: Mode::Off, by: "ann".to_owned() };
         handle.set_mode(change).await.unwrap();
         assert_eq!(world.with(|world| world.limits.threads), None);
+    });
+}
+
+#[test]
+fn without_data_a_change_that_never_ends_keeps_no_limit() {
+    let (world, folder) = (Shared::default(), tempfile::tempdir().unwrap());
+    fly(&world, folder.path(), Mode::On, async |handle| {
+        wait_for_decision(&world, handle).await;
+        world.with(|world| world.is_away = true);
+        seconds(50).await;
+        assert!(world.with(|world| world.limits.threads).is_some(), "it holds");
+        seconds(20).await;
+        assert_eq!(world.with(|world| world.limits.threads), None);
+        assert_eq!(entries(handle, EntryKind::Decision).len(), 1, "nothing else is decided");
+        let end = entries(handle, EntryKind::End).remove(0).text;
+        assert!(
+            end.starts_with("ended all limits: no data for ") && end.contains("replaced"),
+            "{end}"
+        );
     });
 }
 

@@ -1,5 +1,6 @@
 //! The autopilot with a real Postgres: job workers whose jobs hold a row lock that all others wait for.
 
+mod faults;
 mod lease;
 mod sidekiq;
 mod sidekiq_class;
@@ -33,6 +34,10 @@ fn start(postgres: &PostgresServer, mode: &str) -> Weir {
 
 /// With more settings, after `[autopilot.limits.advanced]`.
 fn start_with(url: &str, mode: &str, more: &str) -> Weir {
+    site(url, mode, more).start()
+}
+
+fn site(url: &str, mode: &str, more: &str) -> Site {
     let site = Site::new("");
     site.write(&format!(
         "[jobs]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"127.0.0.1:0\"\n\
@@ -40,7 +45,7 @@ fn start_with(url: &str, mode: &str, more: &str) -> Weir {
          [autopilot]\nmode = \"{mode}\"\nmanage = [\"jobs\"]\ninterval = \"1s\"\nhold_for = \"10s\"\n\
          default_target = \"1h\"\n[autopilot.limits.advanced]\nlease = \"4s\"\n{more}"
     ));
-    site.start()
+    site
 }
 
 fn database() -> Option<PostgresServer> {

@@ -14,7 +14,7 @@ use crate::process::wait_until;
 use crate::weir::{Site, Weir, is_running};
 
 /// Each job counts its runs by its ID, and by process and class. `Hog` holds the row that `Mail` waits for.
-const WORKER: &str = "require 'sidekiq'\nrequire 'pg'\n\
+pub(super) const WORKER: &str = "require 'sidekiq'\nrequire 'pg'\n\
     module Counted\n  def self.included(it)\n    it.include Sidekiq::Worker\n  end\n\
     def count\n    Sidekiq.redis { |it| it.hincrby('ran', jid, 1); it.hincrby('by', \"#{Process.pid} #{self.class}\", 1) }\n\
     end\n\
@@ -26,13 +26,13 @@ const WORKER: &str = "require 'sidekiq'\nrequire 'pg'\n\
     class Mail\n  include Counted\n  def perform(*)\n\
     db.exec('UPDATE /*job:Mail*/ accounts SET n = n + 1 WHERE id = 1')\n    count\n  end\nend\n";
 
-struct Servers {
-    redis: RedisServer,
+pub(super) struct Servers {
+    pub(super) redis: RedisServer,
     postgres: PostgresServer,
 }
 
 /// None, with a message, if a program is not installed.
-fn servers() -> Option<Servers> {
+pub(super) fn servers() -> Option<Servers> {
     if std::process::Command::new("sidekiq").arg("--version").output().is_err() {
         return None;
     }
@@ -44,7 +44,7 @@ fn servers() -> Option<Servers> {
 
 impl Servers {
     /// Settings with one Sidekiq process of 4 threads, and a budget of as many connections.
-    fn site(&self, autopilot: &str) -> Site {
+    pub(super) fn site(&self, autopilot: &str) -> Site {
         let site = Site::new("");
         std::fs::write(site.path().join("worker.rb"), WORKER).expect("written");
         let (port, url) = (self.redis.port, self.postgres.url("postgres"));
@@ -65,7 +65,7 @@ impl Servers {
     }
 
     /// Pushes jobs of the classes in turn.
-    fn push(&self, classes: &[&str], count: usize) {
+    pub(super) fn push(&self, classes: &[&str], count: usize) {
         let at = now(&self.redis);
         let job = |number: usize| {
             let class = classes[number % classes.len()];
@@ -78,7 +78,7 @@ impl Servers {
         self.redis.run(&[&["SADD", "queues", "default"], &words.collect::<Vec<_>>()]);
     }
 
-    fn length(&self, queue: &str) -> u64 {
+    pub(super) fn length(&self, queue: &str) -> u64 {
         let key = format!("queue:{queue}");
         redis::cmd("LLEN").arg(key).query(&mut self.redis.client()).expect("a length")
     }
@@ -101,10 +101,10 @@ impl Servers {
     }
 }
 
-const ON: &str = "mode = \"on\"\nmove_jobs = true";
+pub(super) const ON: &str = "mode = \"on\"\nmove_jobs = true";
 
 /// Returns the process of the group for a limited class with its threads.
-fn serving(weir: &Weir) -> Option<(i64, u64)> {
+pub(super) fn serving(weir: &Weir) -> Option<(i64, u64)> {
     let groups = json(weir, &["workers", "list"]);
     let group = groups.as_array()?.iter().find(|group| group["name"] == "sidekiq-limited")?;
     let workers = group["workers"].as_array()?;
@@ -112,12 +112,12 @@ fn serving(weir: &Weir) -> Option<(i64, u64)> {
     Some((running["pid"].as_i64()?, group["values"]["in_force"]["threads"].as_u64()?))
 }
 
-fn is_limited(weir: &Weir, class: &str) -> bool {
+pub(super) fn is_limited(weir: &Weir, class: &str) -> bool {
     let status = status(weir);
     status["limits"].as_array().expect("a list").iter().any(|limit| limit["class"] == class)
 }
 
-fn wait_for_sidekiq(weir: &Weir) {
+pub(super) fn wait_for_sidekiq(weir: &Weir) {
     wait_until("it sees Sidekiq", || status(weir)["groups"][0]["threads"] == 4);
 }
 
