@@ -30,6 +30,7 @@ struct Outcome {
     drain_seconds: Option<f64>,
     meets: bool,
     has_acted: bool,
+    decisions_per_hour_max: usize,
     /// The longest simulation counts for runs that did not drain.
     seconds: f64,
 }
@@ -40,6 +41,7 @@ impl Outcome {
             drain_seconds: record.drain_seconds(),
             meets: record.is_urgent_in_target(),
             has_acted: record.decisions.len() > changes_before,
+            decisions_per_hour_max: record.decisions_per_hour_max(),
             seconds: record.seconds,
         }
     }
@@ -69,6 +71,8 @@ pub struct StudyRow {
     pub acted: usize,
     /// Surges that it did not drain.
     pub not_drained: usize,
+    /// The most changes within an hour of any surge.
+    pub changes_per_hour_max: usize,
 }
 
 /// The table.
@@ -157,6 +161,10 @@ fn summarize(results: &[SurgeResult], policies: &[PolicyKind]) -> Study {
             worst: worse.iter().copied().fold(1.0, f64::max),
             acted: outcomes().filter(|(_, it)| it.has_acted).count(),
             not_drained: outcomes().filter(|(_, it)| it.drain_seconds.is_none()).count(),
+            changes_per_hour_max: outcomes()
+                .map(|(_, it)| it.decisions_per_hour_max)
+                .max()
+                .unwrap_or_default(),
         }
     });
     Study { surges: results.len(), can_meet, rows: rows.collect() }

@@ -203,6 +203,7 @@ fn run_surges(seeds: &[u64], arguments: &SimulateArguments) -> anyhow::Result<Ex
         "WORST",
         "ACTED",
         "NOT DRAINED",
+        "CHANGES/H",
     ];
     output::table(&head, &study_rows(&found));
     Ok(Exit::Fine)
@@ -219,6 +220,7 @@ fn study_rows(study: &Study) -> Vec<Vec<String>> {
             format!("{:.2}x", row.worst),
             row.acted.to_string(),
             row.not_drained.to_string(),
+            row.changes_per_hour_max.to_string(),
         ]
     };
     study.rows.iter().map(row).collect()
@@ -235,6 +237,7 @@ fn study_document(study: &Study) -> Value {
             "worst": row.worst,
             "acted": row.acted,
             "not_drained": row.not_drained,
+            "changes_per_hour_max": row.changes_per_hour_max,
         })
     };
     json!({

@@ -128,6 +128,16 @@ pub(super) struct Watch {
 }
 
 impl Record {
+    /// Returns the most decisions within an hour.
+    #[must_use]
+    pub fn decisions_per_hour_max(&self) -> usize {
+        let within = |from: usize| {
+            let end = self.decisions[from].at_seconds + 3_600.0;
+            self.decisions[from..].iter().take_while(|decision| decision.at_seconds < end).count()
+        };
+        (0..self.decisions.len()).map(within).max().unwrap_or_default()
+    }
+
     pub(super) fn new(scenario: &Scenario, plant: &Plant) -> Self {
         let culprits: BTreeSet<&str> =
             scenario.events.iter().filter_map(|it| it.class.as_deref()).collect();

@@ -5,6 +5,9 @@ use weir_simulate::surge::surge;
 
 use crate::system::{System, balance};
 
+/// The most changes within an hour in the surges 1 to 500 (`weir simulate --surges 1-500`).
+const CHANGES_PER_HOUR_MAX: usize = 100;
+
 #[test]
 fn no_job_is_lost() {
     for seed in [1, 2, 3, 4, 5, 6] {
@@ -14,6 +17,15 @@ fn no_job_is_lost() {
             let (arrived, found) = balance(&kind.simulate(&scenario, seed));
             assert_eq!(arrived, found, "surge {seed}, {kind}");
         }
+    }
+}
+
+#[test]
+fn changes_in_an_hour_are_bounded() {
+    for seed in [1, 2, 3, 4, 5, 6] {
+        let record = PolicyKind::Autopilot.simulate(&surge(seed), seed);
+        let changes = record.decisions_per_hour_max();
+        assert!(changes <= CHANGES_PER_HOUR_MAX, "surge {seed}: {changes}");
     }
 }
 
