@@ -122,6 +122,11 @@ impl JobWorkers {
                 table.error_at("command", &why);
             }
         }
+        if let Some(queue) = self.queues.iter().find(|queue| queue.contains('=')) {
+            let weighted = queue.replace('=', ",");
+            let why = format!("{queue:?} has a weight, which is written \"{weighted}\" here");
+            table.error_at(QUEUES, &why);
+        }
         if self.queue_flag.is_some() && !self.launch.command.iter().any(|it| it == "{queues}") {
             let why = "only allowed where \"{queues}\" is a separate argument";
             table.error_at("queue_flag", why);

@@ -46,6 +46,10 @@ fn job_workers_get_their_queues_as_arguments() {
     let group = settings.workers["sidekiq"].group("sidekiq", &policy).expect("a name");
     assert_eq!(group.variables["queues"], ["-q", "default", "-q", "push,2"]);
     assert!(group.ends_before_service);
+    let as_in_a_command = errors(&text.replace("push,2", "push=2"));
+    let expected =
+        "workers.sidekiq.queues: \"push=2\" has a weight, which is written \"push,2\" here";
+    assert!(as_in_a_command.contains(expected), "{as_in_a_command}");
 }
 
 #[test]
