@@ -125,6 +125,12 @@ impl Cli {
         Self::try_parse_from(arguments).map_err(correct_suggestions)
     }
 
+    /// Reads a command line without running it.
+    #[cfg(test)]
+    pub(crate) fn parse_words(words: &[String]) -> Result<Self, clap::Error> {
+        Self::try_parse_from(help_as_flag(words.iter().map(Into::into).collect()))
+    }
+
     /// Runs the command.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ mod backup;
 mod cli;
 mod commands;
 pub mod data_dir;
+#[cfg(test)]
+mod documented_commands;
 mod exit;
 pub mod invocation;
 mod operator;

@@ -82,17 +82,15 @@ fn print(status: &Status) {
 }
 
 fn print_jobs(jobs: &JobServerOverview, listen: &str) {
-    let waiting = format!(
-        "{} in {}, the oldest for {}",
-        jobs.enqueued,
-        output::count(jobs.queues, "queue"),
-        output::seconds(jobs.latency_seconds_max)
-    );
+    let mut waiting = format!("{} in {}", jobs.enqueued, output::count(jobs.queues, "queue"));
+    if jobs.enqueued > 0 {
+        waiting += &format!(", the oldest for {}", output::seconds(jobs.latency_seconds_max));
+    }
     let working = format!(
-        "{} by {}, {} fetches waiting",
-        jobs.working,
+        "{} by {}; idle: {}",
+        output::count(jobs.working, "job"),
         output::count(jobs.workers, "worker"),
-        jobs.fetches_waiting
+        output::count(jobs.fetches_waiting, "connection")
     );
     let rows = [
         ("jobs at", listen.to_owned()),
