@@ -17,6 +17,7 @@ needed:
 	@scripts/prerequisites build
 
 build: needed web
+	@[ -x target/release/weir ] || echo "compiling Weir: about 8 minutes on two cores the first time" >&2
 	cargo build --release --locked -p weir
 
 up: build ## build Weir and start it with a sample app, with its data in ./data
@@ -29,7 +30,7 @@ web: ## build the console's charts, where npm is
 	@if [ -d $(WEB) ] && scripts/prerequisites web; then $(MAKE) --no-print-directory $(BUNDLE); fi
 
 $(BUNDLE): $(shell find $(WEB) -type f -not -path '*/node_modules/*' 2>/dev/null)
-	npm --prefix $(WEB) ci --no-audit --no-fund
+	npm --prefix $(WEB) ci --no-audit --no-fund --loglevel error
 	npm --prefix $(WEB) run build
 	@touch $(BUNDLE)
 

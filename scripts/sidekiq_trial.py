@@ -68,6 +68,8 @@ class Redis:
         if line[:1] == b"$":
             size = int(line[1:])
             return None if size < 0 else self.replies.read(size + 2)[:-2]
+        if line[:1] == b"*":
+            return [self.reply() for _ in range(int(line[1:]))]
         return line
 
     def push(self, queue, jobs):
@@ -79,6 +81,10 @@ class Redis:
         self.run("SADD", "queues", queue)
         for at in range(0, len(texts), 500):
             self.run("LPUSH", f"queue:{queue}", *texts[at:at + 500])
+
+    def queues(self):
+        """Returns the names of all queues, also of those that somebody has moved jobs to."""
+        return [name.decode() for name in self.run("SMEMBERS", "queues")]
 
     def waiting(self, queues):
         return sum(int(self.run("LLEN", f"queue:{queue}")[1:]) for queue in queues)

@@ -186,13 +186,16 @@ impl Display for Report {
         let Self { jobs, realtime, requests, .. } = self;
         let finished = jobs.done_per_second + jobs.failed_per_second;
         write!(formatter, "jobs: {}, {}", per_second(finished), jobs.backlog())?;
-        let delay = realtime.delay_ms_p50.map_or_else(|| "no events".to_owned(), milliseconds);
+        let delay =
+            realtime.delay_ms_p50.map(|delay| format!("events after {}", milliseconds(delay)));
+        let delay = delay.unwrap_or_else(|| "no events".to_owned());
         let clients = count(realtime.clients, "client");
         write!(formatter, "; realtime: {clients}, {delay}")?;
         let (served, rejected) = (requests.served_per_second, requests.rejected_per_second);
         write!(formatter, "; requests: {}, {} rejected", per_second(served), per_second(rejected))?;
         let reasons = requests.rejections_per_second.iter();
-        let reasons = reasons.map(|(reason, rate)| format!("{reason} {}", per_second(*rate)));
+        let reasons =
+            reasons.map(|(reason, rate)| format!("{} {}", rejection(reason), per_second(*rate)));
         write!(formatter, "{}", in_parentheses(reasons))?;
         for (number, what) in [(requests.errors, "failed"), (requests.unsent, "not sent")] {
             if number > 0 {
@@ -235,6 +238,11 @@ impl JobsReport {
             (queues, tenants) => format!("{}; tenants of imports: {}", list(queues), list(tenants)),
         }
     }
+}
+
+/// Returns why the front rejected requests, as the console says it.
+pub(crate) fn rejection(reason: &str) -> &str {
+    if reason == "queue_max" { "queue full" } else { reason }
 }
 
 /// Returns ` (a, b)`; nothing if there are none.
@@ -321,7 +329,7 @@ mod tests {
     fn report_reads_as_a_line() {
         assert_eq!(
             sources().into_report().to_string(),
-            "jobs: 120/s, 3,400 waiting, empty in 40 s; realtime: 300 clients, 2 ms; requests: 80/s, 12/s rejected (queue_max 10/s, shed 2.0/s)\
+            "jobs: 120/s, 3,400 waiting, empty in 40 s; realtime: 300 clients, events after 2 ms; requests: 80/s, 12/s rejected (queue full 10/s, shed 2.0/s)\
              \n  median waits of jobs that started: feed 80 ms; tenants of imports: north 12 s"
         );
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::figures::Counts;
 use crate::flood_jobs::FloodJobCounts;
-use crate::report::{count, grouped, in_parentheses, milliseconds};
+use crate::report::{count, grouped, in_parentheses, milliseconds, rejection};
 use crate::samples::Samples;
 
 /// Sums over some time.
@@ -96,10 +96,11 @@ impl Totals {
         let (pushed, done) = (grouped(self.jobs_pushed), grouped(self.jobs_done));
         let failed = grouped(self.jobs_failed);
         let rejected = some(self.jobs_push_rejected, "rejected");
-        let open = some(self.jobs_pushed.saturating_sub(self.jobs_done), "not done yet");
-        format!(
-            "{pushed} pushed{rejected}, {done} done{open}; {failed} runs failed, and are retried"
-        )
+        let open = some(
+            self.jobs_pushed.saturating_sub(self.jobs_done),
+            "running or waiting, most for a retry",
+        );
+        format!("{pushed} pushed{rejected}, {done} done{open}; {failed} runs failed on purpose")
     }
 
     fn backlog(&self) -> String {
@@ -112,7 +113,8 @@ impl Totals {
     fn requests(&self) -> String {
         let (served, rejected) = (grouped(self.requests_served), self.requests_rejected.values());
         let reasons = self.requests_rejected.iter();
-        let reasons = reasons.map(|(reason, number)| format!("{reason} {}", grouped(*number)));
+        let reasons =
+            reasons.map(|(reason, number)| format!("{} {}", rejection(reason), grouped(*number)));
         let (failed, unsent) =
             (grouped(self.requests_failed), some(self.requests_unsent, "not sent"));
         let longest = self.response_ms_max.map(milliseconds);
@@ -173,7 +175,7 @@ impl Display for FloodSummary {
         write!(
             formatter,
             "flood x{times} of {flood_seconds} s: {drained}\n  \
-             flood: {}; {}\n  jobs: {}\n  requests: {}\n  realtime: {}",
+             flood: {}; {}\n  all jobs: {}\n  requests: {}\n  realtime: {}",
             self.outcome(),
             totals.backlog(),
             totals.jobs(),
@@ -192,7 +194,7 @@ impl Display for DemoSummary {
         write!(
             formatter,
             "the demo: {time}, {floods}\n  \
-             jobs: {}; {waiting} still waiting; {}\n  requests: {}\n  realtime: {}",
+             jobs: {}, {waiting} still in queues; {}\n  requests: {}\n  realtime: {}",
             totals.jobs(),
             totals.backlog(),
             totals.requests(),
@@ -232,7 +234,7 @@ mod tests {
         }
     }
 
-    const REST: &str = "\n  requests: 400 served, 1,030 rejected (queue_max 1,000, shed 30), 0 failed, 3 not sent; \
+    const REST: &str = "\n  requests: 400 served, 1,030 rejected (queue full 1,000, shed 30), 0 failed, 3 not sent; \
          slowest response 800 ms\n  realtime: 40 events published, 1,200 deliveries to clients; slowest delivery 30 ms";
 
     #[test]
@@ -240,7 +242,7 @@ mod tests {
         let jobs = FloodJobCounts { acknowledged: 1_100, waiting: 0 };
         let head = "flood x50 of 10 s: drained 4.0 s after its end\n  \
              flood: 1,100 jobs in the flood, all have started, none was lost; at most 9,000 waited; longest waits: feed 12 s\n  \
-             jobs: 1,200 pushed, 1,150 done, 50 not done yet; 50 runs failed, and are retried";
+             all jobs: 1,200 pushed, 1,150 done, 50 running or waiting, most for a retry; 50 runs failed on purpose";
         assert_eq!(flood().with_jobs(jobs, false).to_string(), format!("{head}{REST}"));
     }
 
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn demo_is_summarized() {
         let demo = DemoSummary { floods: 1, jobs_waiting: Some(2), totals: totals() };
-        let head = "the demo: 15 s, 1 flood\n  jobs: 1,200 pushed, 1,150 done, 50 not done yet; 50 runs failed, and are retried; 2 still waiting; \
+        let head = "the demo: 15 s, 1 flood\n  jobs: 1,200 pushed, 1,150 done, 50 running or waiting, most for a retry; 50 runs failed on purpose, 2 still in queues; \
              at most 9,000 waited; longest waits: feed 12 s";
         assert_eq!(demo.to_string(), format!("{head}{REST}"));
     }

@@ -96,16 +96,18 @@ fn rejections(minute: &AppActivity) -> String {
 }
 
 fn present_overload(app: &FrontApp, minute: &AppActivity) -> VerdictFinding {
-    let problem = format!("{} is overloaded: {}, {}", app.name, waiting(app), rejections(minute));
-    let remedy = "Run more workers if the machine has room (workers, concurrency), or find out what \
-                has become slow: the oldest requests are shown.";
+    let problem =
+        format!("The app {} is overloaded: {}, {}", app.name, waiting(app), rejections(minute));
+    let remedy = "Run more processes of the app if the machine has room (workers, concurrency), or find \
+                out what has become slow: the console's page Front has the oldest requests.";
     let severity = if minute.rejected > 0 { Severity::Critical } else { Severity::Warning };
     finding(app, ("app-overloaded", severity), problem, remedy)
 }
 
 fn past_overload(app: &FrontApp, minute: &AppActivity, ago: Duration) -> VerdictFinding {
     let ago = whole_duration(ago.as_secs_f64());
-    let problem = format!("{} was overloaded until {ago} ago: {}", app.name, rejections(minute));
+    let problem =
+        format!("The app {} was overloaded until {ago} ago: {}", app.name, rejections(minute));
     let remedy =
         "No action needed now. If it happens often, run more workers (workers, concurrency).";
     finding(app, ("app-overloaded", Severity::Notice), problem, remedy)

@@ -659,7 +659,7 @@ fn problems_of_apps_are_reported() {
         app.workers
             .push(front::FrontWorker { state: "failed".into(), ..front::FrontWorker::default() });
     });
-    let line = "shop is overloaded: 1 request waits, 0 requests rejected in a minute";
+    let line = "The app shop is overloaded: 1 request waits, 0 requests rejected in a minute";
     check_front(&[(Severity::Warning, line)], |app| {
         app.is_overloaded = true;
         app.requests_waiting = 1;
@@ -700,7 +700,7 @@ fn evictions_and_rejections_within_a_minute_are_reported() {
     let found: Vec<&str> =
         verdict.findings.iter().map(|finding| finding.problem.as_str()).collect();
     let refused =
-        "shop is overloaded: 0 requests wait, 5 requests rejected in a minute (queue full)";
+        "The app shop is overloaded: 0 requests wait, 5 requests rejected in a minute (queue full)";
     assert_eq!(found, [refused, "2 workers of shop were stuck and evicted in the last minute"]);
     let healthy_headline =
         front::FrontSnapshot { apps: vec![calm_app()], ..front::FrontSnapshot::default() };
@@ -733,11 +733,9 @@ fn a_past_overload_is_a_notice_in_the_past_tense() {
         let found = seconds_after_rejections(seconds, 0).pop();
         found.map(|finding| (finding.finding.severity, finding.problem))
     };
-    let now =
-        "shop is overloaded: 0 requests wait, 8,901 requests rejected in a minute (queue full)";
+    let now = "The app shop is overloaded: 0 requests wait, 8,901 requests rejected in a minute (queue full)";
     assert_eq!(found(9), Some((Severity::Critical, now.to_owned())));
-    let past =
-        "shop was overloaded until 40 s ago: 8,901 requests rejected in a minute (queue full)";
+    let past = "The app shop was overloaded until 40 s ago: 8,901 requests rejected in a minute (queue full)";
     assert_eq!(found(40), Some((Severity::Notice, past.to_owned())));
     assert_eq!(found(70), None);
 }

@@ -254,7 +254,7 @@ async fn front_figures_cover_a_minute_and_are_charted() {
     page.assert_shows("<dt>Queue time <span>p99</span></dt><dd>78 ms</dd>");
     page.assert_shows("data-label=\"Queue time\">100 ms</td>");
     page.assert_shows(
-        "shop is overloaded: 2 requests wait, 5 requests rejected in a minute (queue full)",
+        "The app shop is overloaded: 2 requests wait, 5 requests rejected in a minute (queue full)",
     );
     assert!(!page.text.contains("<dt>Requests</dt><dd>0/s</dd>"), "{}", page.text);
     let page = browser.get("/").await;

@@ -87,7 +87,7 @@ impl<'a> Addresses<'a> {
              \n\
              console    http://{console}\n\
              front      http://{front}      an app with 3 processes, and /slow\n\
-             jobs       tcp://{jobs}       4 queues, a worker process that runs 16 jobs at once\n\
+             jobs       tcp://{jobs}       4 queues, and weir-demo for floods; a worker that runs 16 jobs at once\n\
              realtime   {realtime}      {clients} clients on 10 channels\n\
              \x20          app id {APP_ID}, key {APP_KEY}, secret {secret}\n\
              admin API  unix:{}\n\
@@ -100,6 +100,10 @@ impl<'a> Addresses<'a> {
              {weir} jobs list --data-dir {path}\n\
              {weir} workers list --data-dir {path}\n\
              {weir} docs --page demo      explains what a flood shows, and where\n\
+             \n\
+             A flood is more than the app and the worker can do. Some requests get 503: what the app cannot serve in time\n\
+             (queue full), and /inbox while jobs of ingress are late (shed). New jobs of feed start before its backlog. The\n\
+             flood of imports comes from one tenant, and the others hardly wait. A few jobs fail, and are retried.\n\
              \n\
              Ctrl-C stops everything.\n\n",
             admin.display()
