@@ -10,6 +10,9 @@ const FLOOD_MORE: f64 = 1.2;
 /// Share of a queue's waiting jobs from which a class fills it.
 const FLOOD_SHARE: f64 = 0.6;
 
+/// A limit under which a class made others wait for locks is not reached again for so long.
+const LOCK_LIMIT_SECONDS: f64 = 600.0;
+
 /// Pauses of a class count for two hours ..
 const TRIALS_WITHIN_SECONDS: f64 = 7_200.0;
 /// .. and lengthen the next one up to 16 minutes.
@@ -92,9 +95,21 @@ fn limit_of(context: &Context<'_>, class: usize, cause: Cause) -> Option<Decisio
 
 fn find(context: &Context<'_>) -> Option<(usize, Cause)> {
     blocker(context)
-        .or_else(|| costly(context))
-        .or_else(|| pool_holder(context))
+        .or_else(|| costly(context).filter(|(class, _)| !is_refused(context, *class)))
+        .or_else(|| pool_holder(context).filter(|(class, _)| !is_refused(context, *class)))
         .or_else(|| flood(context))
+}
+
+/// Returns whether a lower limit of this class did not help recently. Locks are another matter: they are waited for as
+/// long as jobs from before the limit run.
+fn is_refused(context: &Context<'_>, class: usize) -> bool {
+    let is_lower = |change: &Change| match change {
+        Change::Cap { class: of, from, to: Some(to) } => {
+            *of == class && from.is_none_or(|from| *to < from)
+        }
+        _ => false,
+    };
+    context.history.is_refused(context.state.now_seconds, context.settings, is_lower)
 }
 
 /// The class that holds the locks which others wait for.
@@ -247,10 +262,12 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
     let cost = history.classes.get(class)?.cost();
     let is_cheap = cost.is_some_and(|it| it < history.slowdown_low(settings))
         && !history.is_slow(None, settings);
-    let is_settled = age >= 2.0 * settings.recent_seconds;
-    if is_settled
-        && (is_unused || (is_cheap && is_quiet(context) && !fills_its_queue(context, class)))
-    {
+    let settled_after = 2.0 * settings.recent_seconds;
+    let is_over = is_cheap
+        && is_quiet(context)
+        && !fills_its_queue(context, class)
+        && age >= settled_after * lock_patience(context, class);
+    if age >= settled_after && (is_unused || is_over) {
         let because =
             if is_unused { "none of its jobs waits" } else { "its jobs take their normal time" };
         let reason = format!("ended the limit of {name}: {because}");
@@ -278,6 +295,10 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
         && cap < context.sample.threads.max
     {
         let to = threads((f64::from(cap) * settings.growth).ceil()).max(cap + 1);
+        let to = to.min(below_locks(context, class));
+        if to <= cap {
+            return None;
+        }
         let reason = format!(
             "raised the limit of {name} from {cap} to {to}: its jobs take their normal time, and only fill their queue"
         );
@@ -294,6 +315,9 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
         return None;
     }
     let to = (cap + 1).max(threads((f64::from(cap) * settings.cap_growth).floor()));
+    if to > below_locks(context, class) {
+        return None;
+    }
     // A limit above all threads limits nothing.
     let to = (to < context.sample.threads.max).then_some(to);
     let shown = to.map_or_else(|| "none".to_owned(), |to| to.to_string());
@@ -303,6 +327,22 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
     let forecast =
         context.forecast(Measure::SlowdownWithout(class), history.slowdown_high(settings));
     Some(context.decision(Change::Cap { class, from: Some(cap), to }, reason, forecast))
+}
+
+/// Returns how many times longer than at first a class that holds locks stays limited: its locks are quiet because of the
+/// limit.
+fn lock_patience(context: &Context<'_>, class: usize) -> f64 {
+    let since_seconds = context.state.now_seconds - TRIALS_WITHIN_SECONDS;
+    let again = context.history.lock_limits(class, since_seconds).saturating_sub(1);
+    2_f64.powi(i32::try_from(again.min(TRIALS_MAX)).unwrap_or_default())
+}
+
+/// Returns the highest limit of a class under which nobody has waited for its locks recently. One is always tried again: it
+/// ends a pause.
+fn below_locks(context: &Context<'_>, class: usize) -> u32 {
+    let now_seconds = context.state.now_seconds;
+    let known = context.history.lock_limit(class, now_seconds, LOCK_LIMIT_SECONDS);
+    known.map_or(u32::MAX, |limit| limit.saturating_sub(1).max(1))
 }
 
 /// Returns how long a limit stays before it grows. A class that was paused is tried less and less often: each trial blocks

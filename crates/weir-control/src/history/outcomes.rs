@@ -249,6 +249,33 @@ impl History {
         last.is_some_and(|it| matches!(it.measure, Measure::WaitingBeside(_)))
     }
 
+    /// Returns the limit under which a class' jobs made others wait for locks, when it was last lowered for that, unless
+    /// that is longer ago than `within_seconds`.
+    #[must_use]
+    pub fn lock_limit(&self, class: usize, now_seconds: f64, within_seconds: f64) -> Option<u32> {
+        let decisions = self.judged.iter().map(|(decision, _)| decision).chain(&self.pending).rev();
+        let mut recent = decisions.take_while(|it| now_seconds - it.at_seconds < within_seconds);
+        recent.find_map(|decision| match (&decision.change, decision.forecast?.measure) {
+            (Change::Cap { class: it, from, to: Some(to) }, Measure::BlockedBy(_))
+                if *it == class && from.is_some_and(|from| *to < from) =>
+            {
+                *from
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns how often a class was limited for its locks since a time.
+    #[must_use]
+    pub fn lock_limits(&self, class: usize, since_seconds: f64) -> usize {
+        let decisions = self.judged.iter().map(|(decision, _)| decision).chain(&self.pending);
+        let recent = decisions.filter(|decision| decision.at_seconds >= since_seconds);
+        let is_of_locks = |it: &&Decision| {
+            it.forecast.is_some_and(|forecast| forecast.measure == Measure::BlockedBy(class))
+        };
+        recent.filter(is_of_locks).count()
+    }
+
     /// Returns the last time that a class' limit was changed.
     #[must_use]
     pub fn cap_changed_seconds(&self, class: usize) -> Option<f64> {

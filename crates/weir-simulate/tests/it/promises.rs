@@ -6,7 +6,7 @@ use weir_simulate::surge::surge;
 use crate::system::{System, balance};
 
 /// The most changes within an hour in the surges 1 to 500 (`weir simulate --surges 1-500`).
-const CHANGES_PER_HOUR_MAX: usize = 100;
+const CHANGES_PER_HOUR_MAX: usize = 282;
 
 #[test]
 fn no_job_is_lost() {
