@@ -255,7 +255,6 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
     let (history, settings) = (context.history, context.settings);
     let load = context.sample.classes.get(class)?;
     let name = context.class_name(class);
-    let others = history.slowdown(Some(class));
     let since = history.cap_changed_seconds(class).unwrap_or(f64::NEG_INFINITY);
     let age = context.state.now_seconds - since;
     let is_unused = load.waiting == 0 && load.in_flight < cap.max(1);
@@ -308,12 +307,17 @@ fn let_go_of(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> 
             None,
         ));
     }
-    if age < growth_seconds(context, class, cap)
-        || others >= history.slowdown_low(settings)
-        || !is_quiet(context)
-    {
+    if age < growth_seconds(context, class, cap) { None } else { grow(context, class, cap) }
+}
+
+/// Raises a limit by a step while the others are fast.
+fn grow(context: &Context<'_>, class: usize, cap: u32) -> Option<Decision> {
+    let (history, settings) = (context.history, context.settings);
+    let others = history.slowdown(Some(class));
+    if others >= history.slowdown_low(settings) || !is_quiet(context) {
         return None;
     }
+    let name = context.class_name(class);
     let to = (cap + 1).max(threads((f64::from(cap) * settings.cap_growth).floor()));
     if to > below_locks(context, class) {
         return None;

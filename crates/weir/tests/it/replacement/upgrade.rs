@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
@@ -18,7 +18,7 @@ fn start() -> Weir {
     fs::write(site.path().join("app.py"), APP).expect("written");
     write_settings(&site, "");
     let program = program(&site);
-    fs::copy(env!("CARGO_BIN_EXE_weir"), &program).expect("copied");
+    copy(own_program(), &program);
     let weir = site.start_program(&program, |command| {
         command.env("WEIR_REALTIME_SECRET", SECRET);
     });
@@ -31,15 +31,29 @@ fn program(site: &Site) -> PathBuf {
 }
 
 /// Replaces the program like a package manager: running processes keep the old file.
-fn replace_program(site: &Site, make: impl FnOnce(&PathBuf)) {
+fn replace_program(site: &Site, source: &Path) {
     let new = site.path().join("weir.new");
-    make(&new);
+    copy(source, &new);
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("set");
     fs::rename(new, program(site)).expect("renamed");
 }
 
-fn copy(new: &PathBuf) {
-    fs::copy(env!("CARGO_BIN_EXE_weir"), new).expect("copied");
+/// Copies a program. Not in this process: a child that another test starts meanwhile would have the file open for writing,
+/// and nobody could execute it.
+fn copy(source: &Path, target: &Path) {
+    let copied = std::process::Command::new("cp").arg(source).arg(target).status();
+    assert!(copied.expect("cp").success());
+}
+
+fn own_program() -> &'static Path {
+    env!("CARGO_BIN_EXE_weir").as_ref()
+}
+
+/// Returns a file with this content.
+fn source(site: &Site, content: &str) -> PathBuf {
+    let path = site.path().join("source");
+    fs::write(&path, content).expect("written");
+    path
 }
 
 /// Returns the inode of the file that a process executes.
@@ -59,7 +73,7 @@ fn upgrades_under_load_lose_nothing_and_keep_the_workers() {
     let load = Load::start(&weir);
     for _ in 0..3 {
         let old = executable_inode(parent(&weir));
-        replace_program(&weir.site, copy);
+        replace_program(&weir.site, own_program());
         let (old_pid, new_pid) = replaced(&weir, "upgrade");
         assert_ne!(old_pid, new_pid);
         let new = executable_inode(parent(&weir));
@@ -97,7 +111,7 @@ fn rolling_restart_continues_through_an_upgrade() {
 #[test]
 fn new_parent_supervises_existing_workers() {
     let mut weir = start();
-    replace_program(&weir.site, copy);
+    replace_program(&weir.site, own_program());
     weir.signal(Signal::USR2);
     weir.wait_for_log("took over from the previous program");
     weir.wait_for_log("takes over");
@@ -123,7 +137,7 @@ fn invalid_program_file_aborts_an_upgrade() {
         ("", "can't be executed: Exec format error"),
         ("#!/bin/sh\necho unfit >&2; exit 3\n", "can't take over: unfit"),
     ] {
-        replace_program(&weir.site, |new| fs::write(new, file).expect("written"));
+        replace_program(&weir.site, &source(&weir.site, file));
         let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
         assert!(shown.starts_with("exit: 2\n") && shown.contains(why), "{shown}");
         weir.wait_for_log("not upgraded, nothing has changed");
@@ -143,7 +157,7 @@ fn incompatible_program_is_not_executed() {
         "#!/bin/sh\nprintf '{{\"version\":4000}}' > later\nexec {} up --takeover-check=3 3< later\n",
         env!("CARGO_BIN_EXE_weir")
     );
-    replace_program(&weir.site, |new| fs::write(new, script).expect("written"));
+    replace_program(&weir.site, &source(&weir.site, &script));
     let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
     assert!(shown.contains("hands over in version 4000, but this program supports"), "{shown}");
     weir.wait_for_log("not upgraded, nothing has changed");
