@@ -108,8 +108,7 @@ fn past_overload(app: &FrontApp, minute: &AppActivity, ago: Duration) -> Verdict
     let ago = whole_duration(ago.as_secs_f64());
     let problem =
         format!("The app {} was overloaded until {ago} ago: {}", app.name, rejections(minute));
-    let remedy =
-        "No action needed now. If it happens often, run more workers (workers, concurrency).";
+    let remedy = "No action needed now. If it happens often, run more processes of the app (workers, concurrency).";
     finding(app, ("app-overloaded", Severity::Notice), problem, remedy)
 }
 

@@ -22,7 +22,8 @@ fn no_job_is_lost() {
 
 #[test]
 fn changes_in_an_hour_are_bounded() {
-    for seed in [1, 2, 3, 4, 5, 6] {
+    // In the last two, a type that holds locks was once let go and limited again every half minute.
+    for seed in [3, 303, 400] {
         let record = PolicyKind::Autopilot.simulate(&surge(seed), seed);
         let changes = record.decisions_per_hour_max();
         assert!(changes <= CHANGES_PER_HOUR_MAX, "surge {seed}: {changes}");
